@@ -33,12 +33,16 @@ struct AgentBenchSize {
     turns: usize,
     /// The number of calls that our agent makes in one turn; 200 is the limit.
     calls: usize,
+    /// The number of turns in the session of ours that is loaded.
+    loaded_turns: usize,
     /// The number of sessions opened in one process: ours, and theirs.
     sessions: [usize; 2],
 }
 
-const FULL: AgentBenchSize = AgentBenchSize { starts: 9, turns: 101, calls: 150, sessions: [1000, 1000] };
-const QUICK: AgentBenchSize = AgentBenchSize { starts: 3, turns: 21, calls: 150, sessions: [1000, 50] };
+const FULL: AgentBenchSize =
+    AgentBenchSize { starts: 9, turns: 101, calls: 150, loaded_turns: 2000, sessions: [1000, 1000] };
+const QUICK: AgentBenchSize =
+    AgentBenchSize { starts: 3, turns: 21, calls: 150, loaded_turns: 200, sessions: [1000, 50] };
 
 /// The number of unmeasured turns at the beginning.
 const WARM_UP: usize = 3;
@@ -71,6 +75,8 @@ pub fn run(options: &AgentBenchOptions, progress: &mut dyn Write) -> Result<Agen
     measure_turns(&options.agents, &scratch.0, extent, &mut measured)?;
     progress.report("one turn with many commands")?;
     measured.command_us = measure_many_calls(ours, &scratch.0, extent.calls)?;
+    progress.report(&format!("loading {} turns", extent.loaded_turns))?;
+    measured.load_ms = measure_load(ours, &scratch.0, extent.loaded_turns)?;
     for (at, agent) in options.agents.iter().enumerate() {
         progress.report(&format!("{}: {} sessions", agent.name, extent.sessions[at]))?;
         let sessions = measure_sessions(agent, &scratch.0, extent.sessions[at])?;
@@ -128,6 +134,17 @@ fn measure_many_calls(agent: &BenchAgent, scratch: &Path, calls: usize) -> Resul
     let prompt = vec![agent.prompt.as_str(); calls].join("\n");
     let turn = served.turn(&session, &prompt, calls)?;
     Ok(turn.ms * 1e3 / calls as f64)
+}
+
+/// Returns the milliseconds in which a new process loads a session with many turns.
+fn measure_load(agent: &BenchAgent, scratch: &Path, turns: usize) -> Result<f64> {
+    let mut served = AgentUnderTest::start(agent, scratch)?;
+    let session = served.new_session()?;
+    for _ in 0..turns {
+        served.turn(&session, &agent.prompt, 1)?;
+    }
+    drop(served);
+    AgentUnderTest::start(agent, scratch)?.load_session(&session, turns)
 }
 
 /// The cost of many sessions in one process.

@@ -5,6 +5,7 @@ mod comparison;
 pub(crate) mod data;
 mod diff_merge;
 mod extension;
+mod growth;
 pub(crate) mod memory;
 mod options;
 pub(crate) mod report;
@@ -23,11 +24,13 @@ use bowline_workspace::workspace::{Workspace, WorkspaceOptions, WorkspaceSession
 
 use crate::wire::machine::CpuUsage;
 use data::BenchData;
+use growth::GrowthSize;
 
 pub use comparison::Comparison;
 pub use extension::ExtensionTimes;
+pub use growth::GrowthTimes;
 pub use memory::MemoryOperation;
-pub use options::{FilesBenchCommand, FilesBenchOptions};
+pub use options::{FilesBenchCommand, FilesBenchOptions, FilesBenchPart};
 pub use report::{FilesBenchReport, FilesMeasurements, MemoryGrowth, ScanTimes};
 pub use window_reads::{WindowPosition, WindowTimes};
 
@@ -44,6 +47,7 @@ struct FilesBenchSize {
     text_rounds: usize,
     extension_rounds: usize,
     scan_rounds: usize,
+    growth: GrowthSize,
 }
 
 const FULL: FilesBenchSize = FilesBenchSize {
@@ -55,6 +59,7 @@ const FULL: FilesBenchSize = FilesBenchSize {
     text_rounds: 7,
     extension_rounds: 7,
     scan_rounds: 5,
+    growth: GrowthSize { files: 200_000, changes: 20_000, rounds: 3 },
 };
 
 const QUICK: FilesBenchSize = FilesBenchSize {
@@ -66,6 +71,7 @@ const QUICK: FilesBenchSize = FilesBenchSize {
     text_rounds: 3,
     extension_rounds: 3,
     scan_rounds: 3,
+    growth: GrowthSize { files: 20_000, changes: 2_000, rounds: 2 },
 };
 
 /// Reports progress, with the elapsed time.
@@ -89,16 +95,18 @@ impl BenchProgress<'_> {
 pub fn run(options: &FilesBenchOptions, progress: &mut dyn Write) -> Result<FilesBenchReport> {
     let extent = if options.quick { QUICK } else { FULL };
     let mut progress = BenchProgress { started: Instant::now(), output: progress };
-    if options.only_extension {
+    if let Some(part) = options.only {
         let data = BenchData::prepare(&options.data, 0, 1, &mut progress)?;
         let usage = CpuUsage::now()?;
-        let extension = extension::measure(&data, extent.extension_rounds, &mut progress)?;
-        let other_cores = usage.other_cores_since()?;
-        return Ok(FilesBenchReport::new(FilesMeasurements {
-            extension,
-            other_cores,
-            ..FilesMeasurements::default()
-        }));
+        let mut measured = FilesMeasurements::default();
+        match part {
+            FilesBenchPart::Extension => {
+                measured.extension = extension::measure(&data, extent.extension_rounds, &mut progress)?;
+            }
+            FilesBenchPart::Growth => measured.growth = growth::measure(&data, extent.growth, &mut progress)?,
+        }
+        measured.other_cores = usage.other_cores_since()?;
+        return Ok(FilesBenchReport::new(measured));
     }
     let data = BenchData::prepare(&options.data, extent.huge_bytes, extent.tree_files, &mut progress)?;
     let usage = CpuUsage::now()?;
@@ -112,6 +120,7 @@ pub fn run(options: &FilesBenchOptions, progress: &mut dyn Write) -> Result<File
     let extension = extension::measure(&data, extent.extension_rounds, progress)?;
     let scans = scans::measure(&data, extent.scan_rounds, progress)?;
     let grown = memory::measure(&data, progress)?;
+    let growth = growth::measure(&data, extent.growth, progress)?;
     let others = usage.other_cores_since()?;
     progress.report("done")?;
     let measured = FilesMeasurements {
@@ -125,6 +134,7 @@ pub fn run(options: &FilesBenchOptions, progress: &mut dyn Write) -> Result<File
         extension,
         scans,
         memory_growths: grown,
+        growth,
         other_cores: others,
     };
     Ok(FilesBenchReport::new(measured))

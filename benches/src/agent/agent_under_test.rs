@@ -55,6 +55,20 @@ impl AgentUnderTest {
         session.map(str::to_owned).with_context(|| format!("session/new was answered with {answer}"))
     }
 
+    /// Loads a session with the given number of turns, and returns the milliseconds until its history has arrived.
+    pub(super) fn load_session(&mut self, session: &str, turns: usize) -> Result<f64> {
+        let begun = Instant::now();
+        let load = json!({"sessionId": session, "cwd": self.project, "mcpServers": []});
+        let id = self.agent.send("session/load", load)?;
+        let mut calls = 0;
+        self.serve(id, |message| {
+            calls += usize::from(message["params"]["update"]["sessionUpdate"] == "tool_call");
+        })?;
+        let ms = begun.elapsed().as_secs_f64() * 1e3;
+        ensure!(calls == turns, "{calls} of {turns} turns were loaded");
+        Ok(ms)
+    }
+
     /// Sends a prompt that must lead to the given number of commands, and serves them.
     pub(super) fn turn(&mut self, session: &str, prompt: &str, commands: usize) -> Result<TurnTiming> {
         let before = self.terminals;

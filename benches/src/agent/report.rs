@@ -25,6 +25,8 @@ pub struct AgentMeasurements {
     pub turns: Comparison,
     /// The microseconds per command, in one turn of ours with many.
     pub command_us: f64,
+    /// The milliseconds in which a new process of ours loads a session with many turns.
+    pub load_ms: f64,
     /// Many sessions in one process: ours, and theirs.
     pub sessions: [Option<SessionCosts>; 2],
     /// The average number of cores used by other processes meanwhile.
@@ -79,6 +81,8 @@ impl AgentBenchReport {
         }
         let call = (measured.command_us > 0.0).then_some(measured.command_us);
         push("one of many commands in a turn", [call, None], "us", None, BenchTarget::None);
+        let load = (measured.load_ms > 0.0).then_some(measured.load_ms);
+        push("loading a session with many turns", [load, None], "ms", None, BenchTarget::None);
         let each =
             |value: fn(&SessionCosts) -> f64| measured.sessions.map(|sessions| Some(value(&sessions?)));
         let counts = each(|sessions| sessions.count as f64);
@@ -115,6 +119,7 @@ impl AgentBenchReport {
             ("first_call_ms", measured.first_call.our_ms()),
             ("turn_ms", measured.turns.our_ms()),
             ("call_us", (measured.command_us > 0.0).then_some(measured.command_us)),
+            ("load_ms", (measured.load_ms > 0.0).then_some(measured.load_ms)),
             ("sessions", ours.map(|sessions| sessions.count as f64)),
             ("idle_session_kib", ours.map(|sessions| sessions.idle_kib)),
             ("process_mib", ours.map(|sessions| sessions.process_mib)),
@@ -172,6 +177,7 @@ mod tests {
             first_call: sides(1.0, 4.0),
             turns: sides(2.0, 20.0),
             command_us: 250.0,
+            load_ms: 260.0,
             sessions: [Some(sessions(1000, 0.5, 20.0)), Some(sessions(50, 50.0, 200.0))],
             other_cores: 0.5,
         };

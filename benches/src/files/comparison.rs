@@ -35,6 +35,12 @@ impl Comparison {
         Ok(sides)
     }
 
+    /// Adds the rounds of another measurement.
+    pub(crate) fn extend(&mut self, other: Self) {
+        self.ours.extend(other.ours);
+        self.theirs.extend(other.theirs);
+    }
+
     /// Returns the median of our times, or `None` without any.
     pub fn our_ms(&self) -> Option<f64> {
         median(self.ours.iter().copied())

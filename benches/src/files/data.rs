@@ -3,6 +3,7 @@
 use std::fs::{self, File};
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 
@@ -89,21 +90,50 @@ impl BenchData {
         Ok(data)
     }
 
+    /// Returns a repository with as many committed and packed files, which is made if it does not exist yet.
+    pub(super) fn prepare_repository(
+        &self,
+        files: usize,
+        progress: &mut BenchProgress<'_>,
+    ) -> Result<PathBuf> {
+        let place = self.tree.parent().context("no directory")?;
+        let path = place.join(format!("repository-{files}-{DATA_VERSION}"));
+        if !path.exists() {
+            progress.report(&format!("make a repository of {files} files"))?;
+            check_free(place, files as u64 * BLOCK_BYTES * 2 + SCRATCH_BYTES)?;
+            make_atomically(&path, |part| {
+                make_tree(part, files)?;
+                for arguments in [
+                    &["init", "--quiet"][..],
+                    &["add", "--all"],
+                    &["-c", "user.name=bench", "-c", "user.email=bench@example.org", "commit", "-qm", "all"],
+                    &["gc", "--quiet"],
+                ] {
+                    // Automatic maintenance would run in the background.
+                    let mut git = Command::new("git");
+                    git.args(["-c", "gc.auto=0", "-c", "maintenance.auto=false"]).args(arguments);
+                    let status = git.current_dir(part).status().context("cannot run git")?;
+                    ensure!(status.success(), "git {arguments:?} ended with {status}");
+                }
+                Ok(())
+            })?;
+        }
+        Ok(path)
+    }
+
     fn check_free_space(&self, place: &Path) -> Result<()> {
         let files = self.whole_files.iter().chain([&self.huge_file]).filter(|file| !file.is_complete());
         let tree = if self.tree.exists() { 0 } else { self.tree_files as u64 * BLOCK_BYTES };
         let needed = files.map(|file| file.bytes).sum::<u64>() + tree + SCRATCH_BYTES;
-        let system = rustix::fs::statvfs(place)?;
-        let free = system.f_bavail * system.f_frsize;
-        ensure!(
-            free >= needed,
-            "{} has {} MiB free and needs {} MiB",
-            place.display(),
-            free >> 20,
-            needed >> 20
-        );
-        Ok(())
+        check_free(place, needed)
     }
+}
+
+fn check_free(place: &Path, needed: u64) -> Result<()> {
+    let system = rustix::fs::statvfs(place)?;
+    let free = system.f_bavail * system.f_frsize;
+    ensure!(free >= needed, "{} has {} MiB free and needs {} MiB", place.display(), free >> 20, needed >> 20);
+    Ok(())
 }
 
 impl Drop for BenchData {

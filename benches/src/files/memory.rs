@@ -145,6 +145,25 @@ pub(super) fn measure(data: &BenchData, progress: &mut BenchProgress<'_>) -> Res
     Ok(grown)
 }
 
+/// Measures the first scan of a tree, and that of the next run.
+pub(super) fn measure_scans(
+    tree: &Path,
+    files: usize,
+    state: &Path,
+    progress: &mut BenchProgress<'_>,
+) -> Result<Vec<MemoryGrowth>> {
+    let scan = |name: &str| -> Result<MemoryGrowth> {
+        let kind = MemoryOperationKind::Scan { files };
+        let mib = run_in_child(&MemoryOperation { kind, path: tree.to_owned(), state: state.to_owned() })?;
+        let name = format!("{name}, repository of {files} files");
+        Ok(MemoryGrowth { name, file_mib: 0, is_window: false, mib })
+    };
+    progress.report("memory: scans of the repository")?;
+    let grown = vec![scan("first scan")?, scan("scan of the next run")?];
+    std::fs::remove_dir_all(state)?;
+    Ok(grown)
+}
+
 fn run_in_child(operation: &MemoryOperation) -> Result<f64> {
     let mut child = Command::new(std::env::current_exe()?);
     child.arg("--grow").args(operation.arguments()?).stderr(Stdio::inherit());

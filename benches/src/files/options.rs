@@ -7,17 +7,26 @@ use anyhow::{Context, Result, bail};
 use super::memory::MemoryOperation;
 
 /// The usage text of `bench-files`.
-const USAGE: &str = "bench-files [--quick] [--extension] --data DIRECTORY";
+const USAGE: &str = "bench-files [--quick] [--extension | --growth] --data DIRECTORY";
 
 /// The options of the files benchmark.
 #[derive(Debug)]
 pub struct FilesBenchOptions {
     /// Whether to end within about a minute.
     pub quick: bool,
-    /// Whether to measure only the file extension.
-    pub only_extension: bool,
+    /// The only part to measure.
+    pub only: Option<FilesBenchPart>,
     /// The directory of the data, which later runs reuse.
     pub data: PathBuf,
+}
+
+/// A part of the files benchmark.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FilesBenchPart {
+    /// The file extension.
+    Extension,
+    /// Large repositories, and journals of many changes.
+    Growth,
 }
 
 /// The mode in which the program runs.
@@ -35,13 +44,14 @@ impl FilesBenchCommand {
     /// # Errors
     /// Fails with the usage text.
     pub fn parse(mut given: impl Iterator<Item = String>) -> Result<Self> {
-        let (mut quick, mut only_extension) = (false, false);
+        let (mut quick, mut only) = (false, None);
         let mut data = None;
         while let Some(name) = given.next() {
             match name.as_str() {
                 "--grow" => return Ok(Self::Grow(MemoryOperation::from_arguments(given)?)),
                 "--quick" => quick = true,
-                "--extension" => only_extension = true,
+                "--extension" => only = Some(FilesBenchPart::Extension),
+                "--growth" => only = Some(FilesBenchPart::Growth),
                 "--data" => {
                     let value =
                         given.next().with_context(|| format!("--data needs a value\nusage: {USAGE}"))?;
@@ -51,7 +61,7 @@ impl FilesBenchCommand {
             }
         }
         let data = data.with_context(|| format!("no --data\nusage: {USAGE}"))?;
-        Ok(Self::Measure(FilesBenchOptions { quick, only_extension, data }))
+        Ok(Self::Measure(FilesBenchOptions { quick, only, data }))
     }
 }
 
@@ -73,21 +83,19 @@ mod tests {
     fn there_is_no_measuring_without_a_place_for_it() {
         check(
             &["--quick", "--data", "/my dir"],
-            expect![[
-                r#"Measure(FilesBenchOptions { quick: true, only_extension: false, data: "/my dir" })"#
-            ]],
+            expect![[r#"Measure(FilesBenchOptions { quick: true, only: None, data: "/my dir" })"#]],
         );
         check(
             &["--quick"],
             expect![[r"
                 ! no --data
-                usage: bench-files [--quick] [--extension] --data DIRECTORY"]],
+                usage: bench-files [--quick] [--extension | --growth] --data DIRECTORY"]],
         );
         check(
             &["--fast"],
             expect![[r"
                 ! unexpected --fast
-                usage: bench-files [--quick] [--extension] --data DIRECTORY"]],
+                usage: bench-files [--quick] [--extension | --growth] --data DIRECTORY"]],
         );
     }
 

@@ -2,6 +2,7 @@
 
 use super::comparison::Comparison;
 use super::extension::ExtensionTimes;
+use super::growth::GrowthTimes;
 use super::window_reads::{WindowPosition, WindowTimes};
 use crate::wire::{align, median};
 
@@ -28,6 +29,8 @@ pub struct FilesMeasurements {
     pub scans: ScanTimes,
     /// The memory growth of the operations.
     pub memory_growths: Vec<MemoryGrowth>,
+    /// Large repositories, and journals of many changes.
+    pub growth: GrowthTimes,
     /// The average number of cores used by other processes meanwhile.
     pub other_cores: f64,
 }
@@ -82,6 +85,14 @@ const BATCH: BenchTarget = BenchTarget::AtLeast(5.0);
 const APPEND: BenchTarget = BenchTarget::AtMost(2.0);
 /// A second scan costs a fraction of the first.
 const SCAN_REPEAT: BenchTarget = BenchTarget::AtLeast(2.0);
+/// The scan of a repository in the next run takes at most this many times as long as `git status`.
+const NEXT_SCAN: BenchTarget = BenchTarget::AtMost(2.0);
+/// A search takes at most this many times as long as ripgrep.
+const SEARCH: BenchTarget = BenchTarget::AtMost(1.3);
+/// A write takes as long in a large journal as in a new one.
+const LATE_WRITES: BenchTarget = BenchTarget::AtMost(1.5);
+/// The memory of a scan of a large repository, beyond that of the process.
+const SCAN_MIB: BenchTarget = BenchTarget::AtMost(64.0);
 /// Windows of a large file take no more memory than those of a small one, except for the pages of its line index.
 const PEAK_GROWTH_MIB: BenchTarget = BenchTarget::AtMost(1.0);
 
@@ -155,6 +166,21 @@ impl FilesBenchReport {
         compare("base64 read 64 MiB".to_owned(), base64, base64.times_faster(), BenchTarget::None);
         let scans = Comparison { ours: measured.scans.repeat.clone(), theirs: measured.scans.first.clone() };
         compare("scan again (peer: first)".to_owned(), &scans, scans.times_faster(), SCAN_REPEAT);
+        let growth = &measured.growth;
+        compare(
+            "repository, next run (peer: git status)".to_owned(),
+            &growth.next,
+            growth.next.times_slower(),
+            NEXT_SCAN,
+        );
+        compare(
+            "repository, search (peer: rg)".to_owned(),
+            &growth.search,
+            growth.search.times_slower(),
+            SEARCH,
+        );
+        let late = growth.late_writes.times_slower();
+        compare("last of many writes (peer: first)".to_owned(), &growth.late_writes, late, LATE_WRITES);
         let mut alone = |name: &str, cell: String, value: Option<f64>, target: BenchTarget| {
             let mut row = row(name.to_owned(), (cell, String::new()), (None, BenchTarget::None));
             row[4] = target.to_text();
@@ -166,6 +192,8 @@ impl FilesBenchReport {
         let others = [
             ("scan, next run", &measured.scans.restart),
             ("scan, watched", &measured.scans.watched),
+            ("repository, first scan", &growth.first_ms),
+            ("undo of many changes", &growth.undo_ms),
             ("diff 100k lines", &measured.diff_ms),
             ("merge 100k lines", &measured.merge_ms),
         ];
@@ -177,6 +205,9 @@ impl FilesBenchReport {
             let of = if grown.file_mib == 0 { String::new() } else { format!(" of {} MiB", grown.file_mib) };
             let name = format!("memory: {}{of}", grown.name);
             alone(&name, mib(Some(grown.mib)), Some(grown.mib), BenchTarget::None);
+        }
+        for grown in &growth.memory {
+            alone(&format!("memory: {}", grown.name), mib(Some(grown.mib)), Some(grown.mib), SCAN_MIB);
         }
         let growth = self.peak_growth_mib();
         alone("memory: windows, with the file", mib(growth), growth, PEAK_GROWTH_MIB);
@@ -212,6 +243,7 @@ impl FilesBenchReport {
         let slower =
             |sides: &[(u64, Comparison)]| highest(sides.iter().map(|(_, sides)| sides.times_slower()));
         let of = |values: &[f64]| median(values.iter().copied());
+        let growth = &measured.growth;
         fields.extend(
             [
                 ("journalled_write", slower(&measured.edits)),
@@ -227,6 +259,13 @@ impl FilesBenchReport {
                 ("scan_repeat_ms", of(repeat)),
                 ("scan_restart_ms", of(restart)),
                 ("scan_watched_ms", of(watched)),
+                ("repository_first_ms", of(&growth.first_ms)),
+                ("repository_next", growth.next.times_slower()),
+                ("repository_next_ms", growth.next.our_ms()),
+                ("repository_search", growth.search.times_slower()),
+                ("repository_mib", highest(growth.memory.iter().map(|grown| Some(grown.mib)))),
+                ("late_write", growth.late_writes.times_slower()),
+                ("undo_many_ms", of(&growth.undo_ms)),
                 ("peak_mib", self.peak_mib(|_| true)),
                 ("peak_growth_mib", self.peak_growth_mib()),
             ]

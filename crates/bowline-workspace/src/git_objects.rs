@@ -67,6 +67,11 @@ impl GitObjects {
         Self { packs }
     }
 
+    /// Returns the paths of the packs' indexes.
+    pub(crate) fn pack_paths(&self) -> Vec<String> {
+        self.packs.iter().map(|pack| pack.path().to_owned()).collect()
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.packs.is_empty()
     }

@@ -409,6 +409,36 @@ impl Journal {
         self.read(|connection| baseline::find_git_object(connection, path, hash))
     }
 
+    /// Returns the packs that have the git objects of the baseline.
+    ///
+    /// # Errors
+    /// Fails if the journal cannot be read.
+    pub fn git_packs(&self) -> Result<Vec<String>, JournalError> {
+        self.read(baseline::read_git_packs)
+    }
+
+    /// Adds packs that have git objects of the baseline.
+    ///
+    /// # Errors
+    /// Fails if the journal cannot be written. None is added then.
+    pub fn add_git_packs(&mut self, paths: &[String]) -> Result<(), JournalError> {
+        self.write(Durability::Deferred, |transaction| baseline::add_git_packs(transaction, paths))
+    }
+
+    /// Replaces the packs that have the git objects of the baseline, and removes the files whose objects none of them
+    /// has.
+    ///
+    /// # Errors
+    /// Fails if the journal cannot be written. Nothing is changed then.
+    pub fn replace_git_packs(&mut self, paths: &[String], lost: &[String]) -> Result<(), JournalError> {
+        self.room_estimate = RoomEstimate::default();
+        self.write(Durability::Deferred, |transaction| {
+            baseline::update_baseline(transaction, &[], lost)?;
+            transaction.execute("DELETE FROM git_packs", [])?;
+            baseline::add_git_packs(transaction, paths)
+        })
+    }
+
     /// Removes some files from the baseline, then inserts or replaces others. A row without a git object keeps that of
     /// the row it replaces, if the hash is the same.
     ///

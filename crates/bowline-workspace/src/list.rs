@@ -4,7 +4,8 @@ use std::ops::ControlFlow;
 
 use crate::roots::{AdmittedPath, Roots};
 use crate::walker::{
-    self, EntryKind, IgnoreRulesCache, StartVisibility, WalkOptions, WalkOrder, WalkStartOutcome, path_below,
+    self, EntryKind, EntryMetadata, IgnoreRulesCache, StartVisibility, WalkOptions, WalkOrder,
+    WalkStartOutcome, path_below,
 };
 
 pub use crate::walker::IgnoredFiles;
@@ -87,6 +88,7 @@ pub fn list(roots: &Roots, directory: &AdmittedPath, options: &ListOptions) -> R
         max_entries: options.max_entries,
         max_depth: options.depth.max(1),
         // A listing of one directory may show what is mounted there.
+        metadata: EntryMetadata::Full,
         file_systems: walker::FileSystemScope::All,
     };
     let (mut entries, mut rules) = (Vec::new(), IgnoreRulesCache::default());

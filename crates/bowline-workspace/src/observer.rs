@@ -97,6 +97,8 @@ pub struct ScannedChange {
 pub enum ScanEvent<'e> {
     /// How many files were scanned so far.
     Progress(u64),
+    /// A directory found by the first scan, before it is read.
+    Directory(&'e str),
     /// The bytes of a file found by the first scan, in case it changes.
     Content {
         /// The file.

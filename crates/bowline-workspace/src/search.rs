@@ -2,17 +2,21 @@
 //!
 //! The walker finds and opens the files, so ignore rules apply and no link is followed. A file is searched as a whole
 //! in memory, so its size is capped; a file with a NUL counts as binary.
+//!
+//! One thread walks and opens, another reads and matches, in the same order.
 
 use std::collections::{BTreeMap, HashSet};
-use std::io::Read as _;
+use std::fs::File;
+use std::io::{self, Read as _};
 use std::ops::ControlFlow;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, mpsc};
+use std::thread;
 
 use crate::roots::{AdmittedPath, Roots};
 use crate::walker::{
-    self, EntryKind, IgnoreRulesCache, StartVisibility, WalkEntry, WalkOptions, WalkOrder, WalkStartOutcome,
-    path_below,
+    self, EntryKind, EntryMetadata, IgnoreRulesCache, StartVisibility, WalkEntry, WalkOptions, WalkOrder,
+    WalkStartOutcome, path_below,
 };
 
 mod lines;
@@ -175,9 +179,10 @@ pub fn search(
     let matcher = query::compile_pattern(query)?;
     let globs = query::SearchGlobs::new(&query.include, &query.exclude)?;
     let lines = lines::LineSearcher::new(matcher, query);
-    let mut search = Search { roots, query, under, unsaved, globs, lines, result: SearchResult::default() };
-    search.search_unsaved_documents();
-    search.search_files();
+    let selector = FileSelector { roots, query, under, unsaved, globs };
+    let mut search = TextSearch { query, lines, result: SearchResult::default() };
+    selector.search_unsaved_documents(&mut search);
+    selector.search_files(&mut search);
     let mut result = search.result;
     if let Some(under) = under
         && result.files_searched == 0
@@ -192,33 +197,77 @@ pub fn search(
     Ok(result)
 }
 
-struct Search<'s> {
+/// How many files one thread hands to the other at a time.
+const BATCH_FILES: usize = 32;
+/// How many batches may wait; their files are open.
+const MAX_WAITING_BATCHES: usize = 3;
+
+/// A file to be searched.
+struct SelectedFile {
+    path: String,
+    source: TextSource,
+}
+
+/// Where the text of a file is.
+enum TextSource {
+    Unsaved(Arc<String>),
+    File(io::Result<(File, u64)>),
+    /// It is not searched.
+    Secret,
+}
+
+/// Selects the files to be searched.
+struct FileSelector<'s> {
     roots: &'s Roots,
     query: &'s SearchQuery,
     under: Option<&'s AdmittedPath>,
     unsaved: &'s UnsavedTexts,
     globs: query::SearchGlobs,
-    lines: lines::LineSearcher,
-    result: SearchResult,
 }
 
-impl Search<'_> {
+impl FileSelector<'_> {
     fn walk_options(&self) -> WalkOptions {
-        WalkOptions { ignored: self.query.ignored, order: WalkOrder::ByName, ..WalkOptions::default() }
+        WalkOptions {
+            ignored: self.query.ignored,
+            order: WalkOrder::ByName,
+            metadata: EntryMetadata::Type,
+            ..WalkOptions::default()
+        }
     }
 
-    fn search_files(&mut self) {
-        let (roots, under, options) = (self.roots, self.under, self.walk_options());
-        let mut visit = |entry: &WalkEntry<'_>| self.search_entry(entry);
-        let report = match under {
-            Some(under) => walker::walk_below(roots, under, &options, &mut visit),
-            None => walker::walk(roots, &options, &mut visit),
-        };
-        self.result.truncated |= report.truncated;
+    fn search_files(&self, search: &mut TextSearch<'_>) {
+        let (roots, options) = (self.roots, self.walk_options());
+        let (sender, receiver) = mpsc::sync_channel::<Vec<SelectedFile>>(MAX_WAITING_BATCHES);
+        let matcher = &mut *search;
+        let report = thread::scope(|scope| {
+            // When the search ends early, the receiver is dropped, and sending fails.
+            scope.spawn(move || {
+                receiver.into_iter().flatten().try_for_each(|file| matcher.search_selected(file)).is_break()
+            });
+            let mut batch = Vec::new();
+            let mut visit = |entry: &WalkEntry<'_>| {
+                batch.extend(self.select_entry(entry));
+                if batch.len() < BATCH_FILES {
+                    return ControlFlow::Continue(());
+                }
+                match sender.send(std::mem::take(&mut batch)) {
+                    Ok(()) => ControlFlow::Continue(()),
+                    Err(_) => ControlFlow::Break(()),
+                }
+            };
+            let report = match self.under {
+                Some(under) => walker::walk_below(roots, under, &options, &mut visit),
+                None => walker::walk(roots, &options, &mut visit),
+            };
+            sender.send(batch).ok();
+            drop(sender);
+            report
+        });
+        search.result.truncated |= report.truncated;
     }
 
     /// Searches documents that the walk does not reach: those never saved, or whose file is gone.
-    fn search_unsaved_documents(&mut self) {
+    fn search_unsaved_documents(&self, search: &mut TextSearch<'_>) {
         let (unsaved, options) = (self.unsaved, WalkOptions { max_entries: 1, ..self.walk_options() });
         let mut rules = IgnoreRulesCache::default();
         let mut shows = |path: &str| {
@@ -236,61 +285,61 @@ impl Search<'_> {
                 .0 == WalkStartOutcome::Missing
         };
         let new: HashSet<&str> = unsaved.keys().map(String::as_str).filter(|path| shows(path)).collect();
-        for (path, text) in unsaved {
-            if new.contains(path.as_str())
-                && self.should_search(path)
-                && self.search_text(path, text.as_bytes()).is_break()
-            {
+        for path in unsaved.keys().filter(|path| new.contains(path.as_str())) {
+            let selected = self.select(path, || TextSource::Secret);
+            if selected.is_some_and(|file| search.search_selected(file).is_break()) {
                 return;
             }
         }
     }
 
-    fn search_entry(&mut self, entry: &WalkEntry<'_>) -> ControlFlow<()> {
-        if entry.kind() != EntryKind::File || !self.should_search(entry.path()) {
-            return ControlFlow::Continue(());
+    fn select_entry(&self, entry: &WalkEntry<'_>) -> Option<SelectedFile> {
+        if entry.kind() != EntryKind::File {
+            return None;
         }
-        if let Some(text) = self.unsaved.get(entry.path()) {
-            return self.search_text(entry.path(), text.as_bytes());
-        }
-        if entry.stamp().size > self.query.max_file_size {
-            self.result.skipped.too_large += 1;
-            return ControlFlow::Continue(());
-        }
-        let Some(bytes) = self.read_entry(entry) else { return ControlFlow::Continue(()) };
-        self.search_text(entry.path(), &bytes)
+        let open = || TextSource::File(entry.open().map(|(file, stamp)| (file, stamp.size)));
+        self.select(entry.path(), open)
     }
 
-    /// Returns whether a path is to be searched, judging by its name.
-    fn should_search(&mut self, path: &str) -> bool {
-        let Some((_, way)) = walker::find_root(self.roots, path) else { return false };
+    /// Selects a file by its path, unless no glob matches. An unsaved text takes precedence over the file.
+    fn select(&self, path: &str, open: impl FnOnce() -> TextSource) -> Option<SelectedFile> {
+        let (_, way) = walker::find_root(self.roots, path)?;
         if !self.globs.matches(way) {
-            return false;
+            return None;
         }
         // Directories above the root do not make a file secret: the user chose the root.
-        let secret = self.query.secrets == SecretFiles::Skip && walker::is_secret(way);
-        self.result.skipped.secret += u64::from(secret);
-        !secret
+        let source = if self.query.secrets == SecretFiles::Skip && walker::is_secret(way) {
+            TextSource::Secret
+        } else {
+            self.unsaved.get(path).cloned().map_or_else(open, TextSource::Unsaved)
+        };
+        Some(SelectedFile { path: path.to_owned(), source })
     }
+}
 
-    fn read_entry(&mut self, entry: &WalkEntry<'_>) -> Option<Vec<u8>> {
-        let limit = self.query.max_file_size;
-        let read = entry.open().and_then(|(file, stamp)| {
-            let mut bytes = Vec::with_capacity(usize::try_from(stamp.size.min(limit)).unwrap_or_default());
-            file.take(limit.saturating_add(1)).read_to_end(&mut bytes)?;
-            Ok(bytes)
-        });
-        match read {
-            Ok(bytes) if bytes.len() as u64 > limit => {
-                self.result.skipped.too_large += 1;
-                None
-            }
-            Ok(bytes) => Some(bytes),
-            Err(_) => {
-                self.result.skipped.unreadable += 1;
-                None
+/// Searches the selected files, one after the other.
+struct TextSearch<'s> {
+    query: &'s SearchQuery,
+    lines: lines::LineSearcher,
+    result: SearchResult,
+}
+
+impl TextSearch<'_> {
+    fn search_selected(&mut self, SelectedFile { path, source }: SelectedFile) -> ControlFlow<()> {
+        let skipped = &mut self.result.skipped;
+        match source {
+            TextSource::Secret => skipped.secret += 1,
+            TextSource::Unsaved(text) => return self.search_text(&path, text.as_bytes()),
+            TextSource::File(opened) => {
+                let limit = self.query.max_file_size;
+                match opened.and_then(|(file, size)| read_at_most(&file, size, limit)) {
+                    Ok(Some(bytes)) => return self.search_text(&path, &bytes),
+                    Ok(None) => skipped.too_large += 1,
+                    Err(_) => skipped.unreadable += 1,
+                }
             }
         }
+        ControlFlow::Continue(())
     }
 
     fn search_text(&mut self, path: &str, bytes: &[u8]) -> ControlFlow<()> {
@@ -307,6 +356,35 @@ impl Search<'_> {
         self.result.truncated |= found.has_more;
         if found.has_more { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     }
+}
+
+/// Reads a file whose expected size is given, or returns `None` if it has more than `limit` bytes.
+fn read_at_most(mut file: &File, size: u64, limit: u64) -> io::Result<Option<Vec<u8>>> {
+    if size > limit {
+        return Ok(None);
+    }
+    // One byte more than expected: then one read usually finds the end as well.
+    let mut bytes = vec![0; usize::try_from(size + 1).unwrap_or_default()];
+    let mut length = 0;
+    while length < bytes.len() {
+        match file.read(&mut bytes[length..]) {
+            Ok(read) => {
+                length += read;
+                // A regular file is read in part only at its end.
+                if read == 0 || length as u64 == size {
+                    break;
+                }
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    let has_grown = length == bytes.len();
+    bytes.truncate(length);
+    if has_grown {
+        file.take((limit + 1).saturating_sub(length as u64)).read_to_end(&mut bytes)?;
+    }
+    Ok(Some(bytes).filter(|bytes| bytes.len() as u64 <= limit))
 }
 
 #[cfg(test)]

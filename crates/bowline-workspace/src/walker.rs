@@ -63,6 +63,15 @@ pub enum FileSystemScope {
     All,
 }
 
+/// What a walk reads of each entry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EntryMetadata {
+    /// Its type and its metadata.
+    Full,
+    /// Only its type, which most file systems tell with the name. Then [`WalkEntry::stamp`] is all zero.
+    Type,
+}
+
 /// The options of a walk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WalkOptions {
@@ -72,6 +81,8 @@ pub struct WalkOptions {
     pub order: WalkOrder,
     /// The file systems that are entered.
     pub file_systems: FileSystemScope,
+    /// What is read of each entry.
+    pub metadata: EntryMetadata,
     /// The maximum number of entries shown.
     pub max_entries: u64,
     /// The maximum depth; 1 is the directory's own entries. At most [`MAX_DEPTH`].
@@ -84,6 +95,7 @@ impl Default for WalkOptions {
             ignored: IgnoredFiles::Skip,
             order: WalkOrder::Any,
             file_systems: FileSystemScope::SameAsRoot,
+            metadata: EntryMetadata::Full,
             max_entries: MAX_ENTRIES,
             max_depth: MAX_DEPTH,
         }
@@ -91,7 +103,7 @@ impl Default for WalkOptions {
 }
 
 /// The type of an entry.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum EntryKind {
     /// A file.
     File,
@@ -151,7 +163,7 @@ impl<'a> WalkEntry<'a> {
         self.kind
     }
 
-    /// Returns its metadata.
+    /// Returns its metadata; all zero if the walk does not read it ([`EntryMetadata`]).
     #[must_use]
     pub fn stamp(&self) -> FileStamp {
         self.stamp

@@ -5,6 +5,7 @@ use expect_test::{Expect, expect};
 use super::{FilesBenchReport, FilesMeasurements, MemoryGrowth, ScanTimes};
 use crate::files::comparison::Comparison;
 use crate::files::extension::ExtensionTimes;
+use crate::files::growth::GrowthTimes;
 use crate::files::window_reads::WindowTimes;
 
 fn check(measured: FilesMeasurements, expect: Expect) {
@@ -58,6 +59,14 @@ fn the_worst_of_a_group_is_in_the_summary() {
             memory_growth("whole read", 8, 9.0),
             memory_growth("write 256 KiB", 0, 3.0),
         ],
+        growth: GrowthTimes {
+            first_ms: vec![3000.0],
+            next: sides(&[700.0, 900.0], &[400.0, 400.0]),
+            search: sides(&[1400.0], &[1000.0]),
+            late_writes: sides(&[1.5], &[1.4]),
+            undo_ms: vec![1400.0],
+            memory: vec![memory_growth("first scan, repository of 200000 files", 0, 65.0)],
+        },
         other_cores: 0.25,
     };
     check(

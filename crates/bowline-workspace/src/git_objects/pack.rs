@@ -16,7 +16,7 @@ const MAX_OBJECT_BYTES: u64 = 256 << 20;
 /// The maximum number of differences between an object and one that is stored whole; git makes at most 4095.
 const MAX_DELTAS: usize = 4096;
 /// How many bytes of recent objects are remembered, since others are stored as differences from them.
-const MAX_RECENT_BYTES: usize = 4 << 20;
+const MAX_RECENT_BYTES: usize = 1 << 20;
 
 const ID_BYTES: usize = 20;
 const FANOUT_BYTES: usize = 256 * 4;
@@ -30,6 +30,8 @@ const ENTRY_BYTES: usize = 2048;
 /// An open pack.
 #[derive(Debug)]
 pub(super) struct Pack {
+    // The path of the index, which names the pack's content: a pack never changes.
+    path: String,
     index: File,
     entries: File,
     // The number of ids whose first byte is at most the position.
@@ -42,6 +44,7 @@ pub(super) struct Pack {
 impl Pack {
     /// Opens the pack with the given index. Returns `None` if it is incomplete or of another version.
     pub(super) fn open(index: &Path) -> Option<Self> {
+        let path = index.to_str()?.to_owned();
         let entries = open_regular(&index.with_extension("pack"))?;
         let index = open_regular(index)?;
         let mut start = [0; IDS_START as usize];
@@ -54,7 +57,12 @@ impl Pack {
         for (count, bytes) in fanout.iter_mut().zip(table.as_chunks().0) {
             *count = u32::from_be_bytes(*bytes);
         }
-        fanout.is_sorted().then(|| Self { index, entries, fanout, recent: HashMap::new(), recent_bytes: 0 })
+        let recent = HashMap::new();
+        fanout.is_sorted().then(|| Self { path, index, entries, fanout, recent, recent_bytes: 0 })
+    }
+
+    pub(super) fn path(&self) -> &str {
+        &self.path
     }
 
     pub(super) fn object_count(&self) -> u32 {

@@ -71,6 +71,24 @@ pub(super) fn find_git_object(
     Ok(object.optional()?.flatten().map(GitObjectId::from))
 }
 
+/// Returns the packs that have the git objects of the baseline.
+pub(super) fn read_git_packs(connection: &Connection) -> Result<Vec<String>, JournalTransactionError> {
+    let mut statement = connection.prepare("SELECT path FROM git_packs ORDER BY path")?;
+    Ok(statement.query_map([], |row| row.get(0))?.collect::<Result<_, _>>()?)
+}
+
+/// Adds packs that have git objects of the baseline.
+pub(super) fn add_git_packs(
+    connection: &Connection,
+    paths: &[String],
+) -> Result<(), JournalTransactionError> {
+    let mut statement = connection.prepare_cached("INSERT OR IGNORE INTO git_packs (path) VALUES (?1)")?;
+    for path in paths {
+        statement.execute([path])?;
+    }
+    Ok(())
+}
+
 /// Removes some files from the baseline, then inserts others.
 pub(super) fn update_baseline(
     connection: &Connection,

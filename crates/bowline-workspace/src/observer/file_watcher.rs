@@ -23,7 +23,8 @@ use rustix::io::Errno;
 use crate::observer::outermost_paths;
 use crate::roots::Roots;
 use crate::walker::{
-    self, EntryKind, IgnoreRulesCache, StartVisibility, WalkEntry, WalkOptions, WalkStartOutcome,
+    self, EntryKind, EntryMetadata, IgnoreRulesCache, StartVisibility, WalkEntry, WalkOptions,
+    WalkStartOutcome,
 };
 
 /// The events watched in a directory: everything that may change it. Links are not followed.
@@ -125,6 +126,24 @@ impl FileWatcher {
         let mut watch = Self::new(roots, options)?;
         watch.watch_roots(roots)?;
         Ok(watch)
+    }
+
+    /// Watches only the roots; the caller watches the directories below before it reads them.
+    ///
+    /// # Errors
+    /// Returns an error if the roots cannot be watched.
+    pub(crate) fn start_at_roots(
+        roots: &Roots,
+        options: FileWatcherOptions,
+    ) -> Result<Self, FileWatcherError> {
+        let mut watch = Self::new(roots, options)?;
+        roots.iter().try_for_each(|(root, _)| watch.watch_directory(root))?;
+        Ok(watch)
+    }
+
+    /// Makes everything dirty, so that the next [`take_dirty`](Self::take_dirty) watches all directories.
+    pub(crate) fn watch_everything_again(&mut self) {
+        self.pending.mark_everything();
     }
 
     /// Returns a watcher that watches no directory yet.
@@ -281,7 +300,7 @@ impl FileWatcher {
         rules: &mut IgnoreRulesCache,
     ) -> Result<(), FileWatcherError> {
         self.watch_directory(path)?;
-        let options = WalkOptions::default();
+        let options = WalkOptions { metadata: EntryMetadata::Type, ..WalkOptions::default() };
         let mut failed = None;
         let mut visit = |entry: &WalkEntry<'_>| {
             if entry.kind() == EntryKind::Directory

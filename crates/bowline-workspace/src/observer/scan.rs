@@ -128,7 +128,12 @@ impl<'s, 'v> Scan<'s, 'v> {
 
     fn visit_entry(&mut self, entry: &WalkEntry<'_>) -> ControlFlow<()> {
         if entry.kind() != EntryKind::File {
-            return ControlFlow::Continue(());
+            return match (entry.kind(), self.unknown_files) {
+                (EntryKind::Directory, UnknownFiles::Learn(_)) => {
+                    self.emit(ScanEvent::Directory(entry.path()))
+                }
+                _ => ControlFlow::Continue(()),
+            };
         }
         self.observation.report.files_seen += 1;
         if self.observation.report.files_seen.is_multiple_of(PROGRESS_EVERY) {

@@ -88,6 +88,7 @@ impl ObserverFixture {
         let mut sink = |event: ScanEvent<'_>| {
             let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
             events.push(match event {
+                ScanEvent::Directory(_) => return ControlFlow::Continue(()),
                 ScanEvent::Progress(files) => format!("… {files}\n"),
                 ScanEvent::Content { path, known, bytes } => {
                     assert_eq!(known.hash, Some(ContentHash::digest(&bytes)));
@@ -936,7 +937,7 @@ proptest! {
         let mut replayed: BTreeMap<String, Vec<u8>> = BTreeMap::new();
         let replay = |replayed: &mut BTreeMap<String, Vec<u8>>, event: ScanEvent<'_>| {
             match event {
-                ScanEvent::Progress(_) | ScanEvent::GitContent { .. } => {}
+                ScanEvent::Progress(_) | ScanEvent::Directory(_) | ScanEvent::GitContent { .. } => {}
                 ScanEvent::Content { path, bytes, .. } => drop(replayed.insert(path.to_owned(), bytes)),
                 ScanEvent::Change(seen, bytes) => {
                     let old = replayed.get(&seen.path).map(|bytes| ContentHash::digest(bytes));

@@ -17,6 +17,7 @@ const SORTED: WalkOptions = WalkOptions {
     ignored: IgnoredFiles::Skip,
     order: WalkOrder::ByName,
     file_systems: FileSystemScope::SameAsRoot,
+    metadata: EntryMetadata::Full,
     max_entries: 1000,
     max_depth: MAX_DEPTH,
 };

@@ -5,13 +5,14 @@ use std::mem::MaybeUninit;
 use std::ops::ControlFlow;
 use std::os::fd::{AsFd, OwnedFd};
 
+use bowline_history::observation::FileStamp;
 use bowline_policy::paths::{MAX_COMPONENTS, MAX_PATH_BYTES};
 use rustix::fs::{FileType, OFlags, RawDir, Stat};
 use rustix::io::Errno;
 
 use super::ignore_rules::{HiddenState, IgnoreRules, IgnoreRulesCache};
 use super::{
-    DiscardFlow as _, EntryKind, FileSystemScope, IgnoredFiles, MAX_DEPTH, MAX_REPORTED_PATHS,
+    DiscardFlow as _, EntryKind, EntryMetadata, FileSystemScope, IgnoredFiles, MAX_DEPTH, MAX_REPORTED_PATHS,
     StartVisibility, WalkEntry, WalkOptions, WalkOrder, WalkReport, WalkStartOutcome, WalkVisitor,
     is_version_control_store, open_at, path_names, stat_at,
 };
@@ -35,10 +36,13 @@ pub(super) struct Walker<'w, 'v> {
     buffer: Vec<MaybeUninit<u8>>,
 }
 
+/// A name in a directory, and its type if the file system tells it with the name.
+type EntryName = (String, Option<EntryKind>);
+
 /// The names in a directory, up to a limit: the first ones by name, or any.
 enum EntryNames {
-    Any(Vec<String>),
-    ByName(BinaryHeap<String>),
+    Any(Vec<EntryName>),
+    ByName(BinaryHeap<EntryName>),
 }
 
 impl EntryNames {
@@ -50,12 +54,12 @@ impl EntryNames {
     }
 
     /// Adds a name. Breaks if there is no room for it.
-    fn push(&mut self, name: &str, room: u64) -> ControlFlow<()> {
+    fn push(&mut self, name: EntryName, room: u64) -> ControlFlow<()> {
         match self {
             EntryNames::Any(names) if names.len() as u64 >= room => return ControlFlow::Break(()),
-            EntryNames::Any(names) => names.push(name.to_owned()),
+            EntryNames::Any(names) => names.push(name),
             EntryNames::ByName(names) => {
-                names.push(name.to_owned());
+                names.push(name);
                 if names.len() as u64 > room {
                     names.pop();
                     return ControlFlow::Break(());
@@ -65,7 +69,7 @@ impl EntryNames {
         ControlFlow::Continue(())
     }
 
-    fn into_vec(self) -> Vec<String> {
+    fn into_vec(self) -> Vec<EntryName> {
         match self {
             EntryNames::Any(names) => names,
             EntryNames::ByName(names) => names.into_sorted_vec(),
@@ -156,7 +160,7 @@ impl<'w, 'v> Walker<'w, 'v> {
                     return WalkStartOutcome::Missing;
                 }
                 self.path.truncate(parent);
-                self.visit_entry(&directory, name, &stat, (depth, hidden)).discard();
+                self.visit_entry(&directory, name, kind_and_stamp(&stat), (depth, hidden)).discard();
                 return WalkStartOutcome::Entry;
             }
             self.hidden = hidden;
@@ -211,8 +215,8 @@ impl<'w, 'v> Walker<'w, 'v> {
             return ControlFlow::Continue(());
         };
         let mut flow = ControlFlow::Continue(());
-        for name in &entries {
-            flow = self.walk_entry(directory, name, depth);
+        for (name, kind) in &entries {
+            flow = self.walk_entry(directory, name, *kind, depth);
             if flow.is_break() {
                 break;
             }
@@ -222,7 +226,7 @@ impl<'w, 'v> Walker<'w, 'v> {
     }
 
     /// Reads the names in a directory that are to be shown.
-    fn read_names(&mut self, directory: &OwnedFd) -> Result<Vec<String>, Errno> {
+    fn read_names(&mut self, directory: &OwnedFd) -> Result<Vec<EntryName>, Errno> {
         let mut buffer = std::mem::take(&mut self.buffer);
         let mut raw = RawDir::new(directory, &mut buffer);
         let mut shown = EntryNames::new(self.options.order);
@@ -255,6 +259,7 @@ impl<'w, 'v> Walker<'w, 'v> {
             };
             let hidden = self.rules.has_rules()
                 && self.rules.hidden_state(&self.path, is_directory()).within(self.hidden).is_left_out();
+            let kind = Some(entry.file_type()).filter(|kind| *kind != FileType::Unknown).map(EntryKind::from);
             let own = self.roots.is_reserved(&self.path);
             let long = self.path.len() > MAX_PATH_BYTES;
             self.path.truncate(length);
@@ -262,7 +267,7 @@ impl<'w, 'v> Walker<'w, 'v> {
                 self.report.ignored += 1;
             } else if long {
                 self.report.too_deep += 1;
-            } else if !own && shown.push(name, room).is_break() {
+            } else if !own && shown.push((name.to_owned(), kind), room).is_break() {
                 self.report.truncated = true;
                 if self.options.order == WalkOrder::Any {
                     break;
@@ -275,14 +280,26 @@ impl<'w, 'v> Walker<'w, 'v> {
         if shown.is_empty() { read.map(|()| shown) } else { Ok(shown) }
     }
 
-    fn walk_entry(&mut self, directory: &OwnedFd, name: &str, depth: usize) -> ControlFlow<()> {
+    fn walk_entry(
+        &mut self,
+        directory: &OwnedFd,
+        name: &str,
+        kind: Option<EntryKind>,
+        depth: usize,
+    ) -> ControlFlow<()> {
         if self.report.entries >= self.options.max_entries {
             self.report.truncated = true;
             return ControlFlow::Break(());
         }
-        // The entry is gone by now.
-        let Ok(stat) = stat_at(directory, name) else { return ControlFlow::Continue(()) };
-        let is_directory = FileType::from_raw_mode(stat.st_mode) == FileType::Directory;
+        let (kind, stamp) = match kind.filter(|_| self.options.metadata == EntryMetadata::Type) {
+            Some(kind) => (kind, NO_STAMP),
+            None => match stat_at(directory, name) {
+                Ok(stat) => kind_and_stamp(&stat),
+                // The entry is gone by now.
+                Err(_) => return ControlFlow::Continue(()),
+            },
+        };
+        let is_directory = kind == EntryKind::Directory;
         let length = self.path.len();
         let around = self.hidden;
         // If no rules differ, a shown entry is hidden by none.
@@ -293,7 +310,7 @@ impl<'w, 'v> Walker<'w, 'v> {
             hidden = self.rules.hidden_state(&self.path, is_directory).within(around);
             self.path.truncate(length);
         }
-        self.visit_entry(directory, name, &stat, (depth, hidden))?;
+        self.visit_entry(directory, name, (kind, stamp), (depth, hidden))?;
         if !is_directory {
             return ControlFlow::Continue(());
         }
@@ -329,20 +346,26 @@ impl<'w, 'v> Walker<'w, 'v> {
         &mut self,
         directory: &OwnedFd,
         name: &str,
-        stat: &Stat,
+        (kind, stamp): (EntryKind, FileStamp),
         (depth, hidden): (usize, HiddenState),
     ) -> ControlFlow<()> {
         let length = self.path.len();
         self.path.push('/');
         self.path.push_str(name);
-        let kind = FileType::from_raw_mode(stat.st_mode).into();
         self.report.entries += 1;
         self.report.files += u64::from(kind == EntryKind::File);
-        let (stamp, was_hidden) = (file_stamp(stat), hidden.by_previous);
+        let was_hidden = hidden.by_previous;
         let entry = WalkEntry { path: &self.path, name, depth, kind, stamp, was_hidden, directory };
         let flow = (self.visit)(&entry);
         self.path.truncate(length);
         self.report.stopped |= flow.is_break();
         flow
     }
+}
+
+/// The metadata of an entry of which only the type is read.
+const NO_STAMP: FileStamp = FileStamp { device: 0, inode: 0, size: 0, mtime_ns: 0, ctime_ns: 0, mode: 0 };
+
+fn kind_and_stamp(stat: &Stat) -> (EntryKind, FileStamp) {
+    (FileType::from_raw_mode(stat.st_mode).into(), file_stamp(stat))
 }

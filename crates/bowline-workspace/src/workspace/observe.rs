@@ -111,13 +111,10 @@ pub(super) fn start_observing(
     progress: &mut ScanProgress<'_>,
 ) -> Result<ObserveStartReport, FilesError> {
     let roots = &workspace.inner.roots;
-    let (watch, not_watched) = match watching {
-        WatchMode::Off => (None, None),
-        // The next scan finds what happens during the first one.
-        WatchMode::IfPossible => match FileWatcher::start(roots, FileWatcherOptions::default()) {
-            Ok(watch) => (Some(watch), None),
-            Err(why) => (None, Some(why)),
-        },
+    // The first scan also finds the directories to watch. The next scan finds what happens during the first one.
+    let mut watch = match watching {
+        WatchMode::Off => None,
+        WatchMode::IfPossible => Some(FileWatcher::start_at_roots(roots, FileWatcherOptions::default())),
     };
     // The next scan searches the journal after this change for what the engine writes during the first one.
     let git = GitObjects::open(roots);
@@ -128,10 +125,19 @@ pub(super) fn start_observing(
     let mut batch = Batch::default();
     let mut failed = None;
     // Both locks are held only per batch, so that neither the engine nor other processes are blocked.
-    let keep = |learnt: &[_]| store_learned(&mut workspace.writer().journal, learnt);
+    let packs = git.pack_paths();
+    let keep = |learnt: &[_]| store_learned(&mut workspace.writer().journal, &packs, learnt);
     let observation = observer.first_scan(roots, &git, now_ns(), &mut |event| {
         let (path, known, bytes, git_object) = match event {
             ScanEvent::Progress(files) => return progress(files),
+            ScanEvent::Directory(path) => {
+                if let Some(Ok(watcher)) = &mut watch
+                    && let Err(why) = watcher.watch_directory(path)
+                {
+                    watch = Some(Err(why));
+                }
+                return ControlFlow::Continue(());
+            }
             ScanEvent::Content { path, known, bytes } => (path, *known, Some(bytes), None),
             ScanEvent::GitContent { path, known, object } => (path, *known, None, Some(object)),
             ScanEvent::Change(seen, bytes) => match seen.after {
@@ -161,8 +167,16 @@ pub(super) fn start_observing(
     }
     let (awaited, merged) =
         (std::mem::take(&mut lookout.expected_writes), std::mem::take(&mut lookout.merged_writes));
-    // A stopped scan has not learned the remaining files.
+    // A stopped scan has not learned the remaining files, nor watched the remaining directories.
     let is_behind = observation.report.stopped;
+    let (mut watch, not_watched) = match watch {
+        Some(Ok(watch)) => (Some(watch), None),
+        Some(Err(why)) => (None, Some(why)),
+        None => (None, None),
+    };
+    if is_behind || observation.report.walk.truncated {
+        watch.iter_mut().for_each(FileWatcher::watch_everything_again);
+    }
     let foreign = workspace.inner.options.foreign_files.clone();
     *lookout = ObserverState {
         observer: Some(observer),
@@ -318,7 +332,9 @@ impl ObserverState {
         let mut sink = |event: ScanEvent<'_>| {
             let (seen, bytes) = match event {
                 ScanEvent::Progress(files) => return progress(files),
-                ScanEvent::Content { .. } | ScanEvent::GitContent { .. } => return ControlFlow::Continue(()),
+                ScanEvent::Directory(_) | ScanEvent::Content { .. } | ScanEvent::GitContent { .. } => {
+                    return ControlFlow::Continue(());
+                }
                 ScanEvent::Change(seen, bytes) => (seen, bytes),
             };
             // A change known to be written through the engine is recorded, even in a foreign file.
@@ -328,7 +344,10 @@ impl ObserverState {
             // Secret files are never copied without a request.
             let secret = walker::find_root(roots, &seen.path).is_none_or(|(_, way)| walker::is_secret(way));
             let bytes = bytes.filter(|_| !secret);
-            let size = bytes.as_ref().map_or(0, Vec::len);
+            // The text before may have to be read from git.
+            let before =
+                seen.before.map_or(0, |known| usize::try_from(known.stamp.size).unwrap_or(usize::MAX));
+            let size = bytes.as_ref().map_or(0, Vec::len).saturating_add(before);
             let found = ScannedContent { change: seen.clone(), bytes };
             let record = |found: &[ScannedContent]| {
                 record_changes(journal, git, found, whose, (at, until), &mut changes)
@@ -419,10 +438,13 @@ fn restore_observer(
     options: ObserverOptions,
     git: &GitObjects,
 ) -> Result<Observer, FilesError> {
+    let packs = git.pack_paths();
+    // If all packs are still there, so are their objects.
+    let is_complete = journal.git_packs()?.iter().all(|path| packs.contains(path));
     let mut lost = Vec::new();
     let observer = Observer::restore_with(options, |restore| {
         journal.visit_baseline(|row| {
-            if row.git_object.is_none_or(|object| git.has(&object)) {
+            if is_complete || row.git_object.is_none_or(|object| git.has(&object)) {
                 let (path, known) = from_baseline_row(row);
                 restore(&path, known);
             } else {
@@ -430,18 +452,27 @@ fn restore_observer(
             }
         })
     })?;
-    if !lost.is_empty() {
+    if !is_complete {
         let _lock = journal.lock()?;
-        journal.update_baseline(&[], &lost)?;
+        journal.replace_git_packs(&packs, &lost)?;
     }
     Ok(observer)
 }
 
 /// Stores contents together with the baseline rows that keep them referenced.
-fn store_learned(journal: &mut Journal, learnt: &[(BaselineRow, Option<Vec<u8>>)]) -> Result<(), FilesError> {
+fn store_learned(
+    journal: &mut Journal,
+    packs: &[String],
+    learnt: &[(BaselineRow, Option<Vec<u8>>)],
+) -> Result<(), FilesError> {
     let _lock = journal.lock()?;
     let contents: Vec<&[u8]> = learnt.iter().filter_map(|(_, bytes)| bytes.as_deref()).collect();
-    journal.store_contents(&contents)?;
+    if !contents.is_empty() {
+        journal.store_contents(&contents)?;
+    }
+    if learnt.iter().any(|(row, _)| row.git_object.is_some()) {
+        journal.add_git_packs(packs)?;
+    }
     let rows: Vec<BaselineRow> = learnt.iter().map(|(row, _)| row.clone()).collect();
     journal.update_baseline(&rows, &[])?;
     Ok(())

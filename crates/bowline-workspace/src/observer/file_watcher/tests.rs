@@ -281,9 +281,10 @@ fn what_a_watch_tells_is_enough_for_the_observer() {
         let mut other = Observer::restore(ObserverOptions::default(), rows);
         other.scan(&roots, 0, &mut |event| match event {
             ScanEvent::Change(seen, _) => panic!("round {round}: {seen:?}"),
-            ScanEvent::Progress(_) | ScanEvent::Content { .. } | ScanEvent::GitContent { .. } => {
-                ControlFlow::Continue(())
-            }
+            ScanEvent::Progress(_)
+            | ScanEvent::Directory(_)
+            | ScanEvent::Content { .. }
+            | ScanEvent::GitContent { .. } => ControlFlow::Continue(()),
         });
     }
     assert!(told > 40, "{told}");

@@ -28,7 +28,7 @@ impl<T> Batch<T> {
         bytes: usize,
         store: impl FnOnce(&[T]) -> Result<(), FilesError>,
     ) -> Result<(), FilesError> {
-        self.bytes += bytes;
+        self.bytes = self.bytes.saturating_add(bytes);
         self.items.push(thing);
         if self.bytes < MAX_BATCH_BYTES && self.items.len() < MAX_BATCH_ITEMS {
             Ok(())

@@ -108,7 +108,8 @@ fn invalid_streams_are_errors() {
         a stored length that does not match its complement: Err(InflateError)
         a distance before the start: Err(InflateError)
         a repeated length without a previous one: Err(InflateError)
-    "#]].assert_eq(&out);
+    "#]]
+    .assert_eq(&out);
 }
 
 proptest! {
