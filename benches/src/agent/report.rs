@@ -184,19 +184,20 @@ mod tests {
         check(
             measured,
             expect![[r#"
-                                              bowline  fast-agent  ratio    target
-            start to initialize               10.0 ms    900.0 ms   90.0      ≥ 20     met
-            prompt to first tool call          1.0 ms      4.0 ms    4.0       ≥ 5  MISSED
-            turn with one command              2.0 ms     20.0 ms   10.0       ≥ 5     met
-            one of many commands in a turn   250.0 us           -
-            sessions in one process              1000          50
-            opening a session                  0.5 ms     50.0 ms  100.0
-            turn with one command, all open    1.0 ms    100.0 ms  100.0
-            memory with all open             20.0 MiB   200.0 MiB   10.0
-            memory of an idle session        20.0 KiB   200.0 KiB   10.0  ≤ 64 KiB     met
-            other programs used 0.50 cores meanwhile
-            {"start":90.00,"first_call":4.00,"turn":10.00,"open_session":100.00,"memory":10.00,"start_ms":10.00,"first_call_ms":1.00,"turn_ms":2.00,"call_us":250.00,"sessions":1000.00,"idle_session_kib":20.00,"process_mib":20.00,"turn_ms_all_open":1.00}
-        "#]],
+                                                    bowline  fast-agent  ratio    target
+                start to initialize                 10.0 ms    900.0 ms   90.0      ≥ 20     met
+                prompt to first tool call            1.0 ms      4.0 ms    4.0       ≥ 5  MISSED
+                turn with one command                2.0 ms     20.0 ms   10.0       ≥ 5     met
+                one of many commands in a turn     250.0 us           -
+                loading a session with many turns  260.0 ms           -
+                sessions in one process                1000          50
+                opening a session                    0.5 ms     50.0 ms  100.0
+                turn with one command, all open      1.0 ms    100.0 ms  100.0
+                memory with all open               20.0 MiB   200.0 MiB   10.0
+                memory of an idle session          20.0 KiB   200.0 KiB   10.0  ≤ 64 KiB     met
+                other programs used 0.50 cores meanwhile
+                {"start":90.00,"first_call":4.00,"turn":10.00,"open_session":100.00,"memory":10.00,"start_ms":10.00,"first_call_ms":1.00,"turn_ms":2.00,"call_us":250.00,"load_ms":260.00,"sessions":1000.00,"idle_session_kib":20.00,"process_mib":20.00,"turn_ms_all_open":1.00}
+            "#]],
         );
     }
 
@@ -205,19 +206,20 @@ mod tests {
         check(
             AgentMeasurements::default(),
             expect![[r#"
-                                             bowline  fast-agent  ratio    target
-            start to initialize                    -           -             ≥ 20  not measured
-            prompt to first tool call              -           -              ≥ 5  not measured
-            turn with one command                  -           -              ≥ 5  not measured
-            one of many commands in a turn         -           -
-            sessions in one process                -           -
-            opening a session                      -           -
-            turn with one command, all open        -           -
-            memory with all open                   -           -
-            memory of an idle session              -           -         ≤ 64 KiB  not measured
-            other programs used 0.00 cores meanwhile
-            {"start":null,"first_call":null,"turn":null,"open_session":null,"memory":null,"start_ms":null,"first_call_ms":null,"turn_ms":null,"call_us":null,"sessions":null,"idle_session_kib":null,"process_mib":null,"turn_ms_all_open":null}
-        "#]],
+                                                   bowline  fast-agent  ratio    target
+                start to initialize                      -           -             ≥ 20  not measured
+                prompt to first tool call                -           -              ≥ 5  not measured
+                turn with one command                    -           -              ≥ 5  not measured
+                one of many commands in a turn           -           -
+                loading a session with many turns        -           -
+                sessions in one process                  -           -
+                opening a session                        -           -
+                turn with one command, all open          -           -
+                memory with all open                     -           -
+                memory of an idle session                -           -         ≤ 64 KiB  not measured
+                other programs used 0.00 cores meanwhile
+                {"start":null,"first_call":null,"turn":null,"open_session":null,"memory":null,"start_ms":null,"first_call_ms":null,"turn_ms":null,"call_us":null,"load_ms":null,"sessions":null,"idle_session_kib":null,"process_mib":null,"turn_ms_all_open":null}
+            "#]],
         );
     }
 }

@@ -123,8 +123,7 @@ fn measure_changes(data: &BenchData, changes: usize, growth: &mut GrowthTimes) -
     write_all(measured..changes - measured)?;
     let late = write_all(changes - measured..changes)?;
     growth.late_writes = Comparison { ours: vec![late], theirs: vec![early] };
-    let all = ChangeSelection { session: Some("bench".to_owned()), ..ChangeSelection::default() };
-    let (took, _) = time(1, || Ok(session.undo(&all, &origin)?))?;
+    let (took, _) = time(1, || Ok(session.workspace().undo(&ChangeSelection::default())?))?;
     ensure!(fs::read_dir(&root)?.next().is_none(), "the undo left files");
     growth.undo_ms.push(took);
     Ok(())
