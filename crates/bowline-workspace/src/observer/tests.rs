@@ -10,6 +10,7 @@ use expect_test::{Expect, expect};
 use proptest::prelude::*;
 
 use super::*;
+use crate::git_objects::fixture::commit_and_pack;
 use crate::walker::fixture::TestTree;
 use bowline_storage::file_clock;
 
@@ -776,6 +777,38 @@ fn the_first_scan_keeps_small_texts_while_there_is_room() {
     assert_eq!(kept, 8);
     assert_eq!(observer.rows().filter(|(_, known)| known.hash.is_some()).count(), 2);
     assert_eq!(observer.rows().count(), 6);
+}
+
+#[test]
+fn texts_that_git_has_take_no_room_but_are_read_up_to_a_limit() {
+    let tree = TestTree::new("");
+    for at in 0..5 {
+        tree.write(&format!("/w/{at}"), format!("committed {at}"));
+    }
+    commit_and_pack(&tree.path("/w"));
+    tree.write("/w/new", "not committed");
+    let roots = tree.roots(&["/w"]);
+    let mut out = String::new();
+    // 11 bytes each, and 13.
+    for (max_kept_total_bytes, max_read_total_bytes) in [(13, 1000), (12, 1000), (13, 46)] {
+        let options =
+            ObserverOptions { max_kept_total_bytes, max_read_total_bytes, ..ObserverOptions::default() };
+        let (mut kept, mut left) = (0, 0);
+        let mut observer = Observer::new(options);
+        observer.first_scan(&roots, &GitObjects::open(&roots), SETTLED_NOW, &mut |event| {
+            kept += usize::from(matches!(event, ScanEvent::Content { .. }));
+            left += usize::from(matches!(event, ScanEvent::GitContent { .. }));
+            ControlFlow::Continue(())
+        });
+        let hashed = observer.rows().filter(|(_, known)| known.hash.is_some()).count();
+        writeln!(out, "{kept} kept, {left} left to git, {hashed} of {} read", observer.rows().count())
+            .unwrap();
+    }
+    let mut lines = out.lines();
+    assert_eq!(lines.next(), Some("1 kept, 5 left to git, 6 of 6 read"));
+    assert_eq!(lines.next(), Some("0 kept, 5 left to git, 6 of 6 read"));
+    // Which ones are read depends on the file system's order.
+    assert!(lines.next().is_some_and(|line| line.ends_with("4 of 6 read")), "{out}");
 }
 
 #[test]

@@ -536,6 +536,25 @@ proptest! {
         prop_assert_eq!(found.is_truncated, text.len() > max_line_bytes);
     }
 
+    // A file may grow or shrink after its size was read.
+    #[test]
+    fn a_file_is_read_whole_whatever_size_was_expected(length in 0..40_u64, size in 0..40_u64, limit in 0..40_u64) {
+        let tree = TestTree::new("");
+        let bytes: Vec<u8> = (0..length as u8).collect();
+        tree.write("/w/a", &bytes);
+        let file = File::open(tree.path("/w/a")).unwrap();
+        let read = read_at_most(&file, size, limit).unwrap();
+        if size > limit || length > limit {
+            prop_assert_eq!(read, None);
+        } else if length <= size {
+            prop_assert_eq!(read, Some(bytes));
+        } else {
+            // What was appended after the size was read may be missing.
+            let read = read.unwrap();
+            prop_assert!(bytes.starts_with(&read) && read.len() as u64 >= size);
+        }
+    }
+
     // Any pattern is either searched for or refused.
     #[test]
     fn no_pattern_is_too_strange(pattern in any::<String>(), regex: bool) {

@@ -359,6 +359,21 @@ fn what_bowline_keeps_is_not_shown() {
 }
 
 #[test]
+fn a_walk_that_reads_only_types_finds_the_same() {
+    let tree = TestTree::new("//- /w/a/b/c\n//- /w/d/\n//- /w/e -> a\n//- /w/.gitignore\nf\n//- /w/f\n");
+    let roots = tree.roots(&["/w"]);
+    let types = WalkOptions { metadata: EntryMetadata::Type, ..SORTED };
+    assert_eq!(walk_output(&tree, &roots, &types), walk_output(&tree, &roots, &SORTED));
+    let mut sizes = Vec::new();
+    let mut visit = |entry: &WalkEntry<'_>| {
+        sizes.push(entry.stamp().size);
+        ControlFlow::Continue(())
+    };
+    walk(&roots, &types, &mut visit);
+    assert_eq!(sizes, [0; 6]);
+}
+
+#[test]
 fn a_walk_has_bounds() {
     let tree = TestTree::new(
         "

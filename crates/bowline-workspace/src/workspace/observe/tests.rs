@@ -99,6 +99,46 @@ fn a_touched_file_is_still_restored_from_git() {
 }
 
 #[test]
+fn a_text_that_git_has_packed_again_is_left_there() {
+    let project = TestProject::prepared(&[("a", "a\n")], WatchMode::Off, commit_and_pack);
+    let packs = || project.workspace.writer().journal.git_packs().unwrap();
+    let before = packs();
+    assert_eq!(before.len(), 1);
+    let root = project.path("");
+    project.write("b", "b\n");
+    commit_and_pack(root.as_ref());
+    drop(start_again(&project));
+    assert!(before != packs() && packs().len() == 1, "{before:?} {:?}", packs());
+    assert_eq!(["a\n", "b\n"].map(|text| is_stored(&project, text)), [false, false]);
+}
+
+/// A first scan that ends early has not found all directories to watch.
+#[test]
+fn directories_that_a_stopped_first_scan_did_not_reach_are_watched_later() {
+    let project = TestProject::prepared(&[], WatchMode::Off, |root| {
+        for at in 0..1100 {
+            let directory = root.join((at / 100).to_string());
+            fs::create_dir_all(&directory).unwrap();
+            fs::write(directory.join(at.to_string()), "x\n").unwrap();
+        }
+    });
+    let workspace = project.open_again();
+    let mut stop = |_| ControlFlow::Break(());
+    let started =
+        workspace.start_observing(ObserverOptions::default(), WatchMode::IfPossible, &mut stop).unwrap();
+    assert!(started.report.stopped);
+    assert_eq!(started.watcher_error.map(|error| error.to_string()), None);
+    let observe = || workspace.observe(&ChangeOrigin::default(), &mut |_| ControlFlow::Continue(())).unwrap();
+    assert_eq!(observe().report.files_seen, 1100);
+    for at in 0..11 {
+        project.write(&format!("{at}/new"), "new\n");
+    }
+    let observed = observe();
+    assert_eq!(observed.changes.len(), 11);
+    assert!(observed.report.files_seen < 100, "everything was scanned: {:?}", observed.report);
+}
+
+#[test]
 fn a_text_that_git_has_dropped_is_stored_when_observation_starts_again() {
     let lose = |root: &Path| {
         fs::remove_dir_all(root.join(".git")).unwrap();
