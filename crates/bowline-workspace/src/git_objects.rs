@@ -108,6 +108,4 @@ fn open_packs(directory: &Path) -> Vec<Pack> {
 }
 
 #[cfg(test)]
-pub(crate) mod fixture;
-#[cfg(test)]
 mod tests;

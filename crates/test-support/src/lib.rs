@@ -2,6 +2,8 @@
 //! method, the script language of file tests, a host with an agent and a user in one process, a scripted model server,
 //! a scripted HTTP server, homes for third-party agents, the processes of a test, SQLite on a faulty file system, the
 //! clock of file timestamps, and waits for conditions.
+//! homes for third-party agents, the processes of a test, SQLite on a faulty file system, the clock of file timestamps,
+//! git, and waits for conditions.
 
 use std::time::Duration;
 
@@ -12,6 +14,7 @@ pub mod editor;
 pub mod faulty_sqlite;
 pub mod file_clock;
 pub mod fixture;
+pub mod git;
 pub mod host_harness;
 pub mod model_server;
 pub mod processes;

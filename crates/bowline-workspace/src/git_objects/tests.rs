@@ -5,8 +5,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use tempfile::TempDir;
+use test_support::git::{commit_and_pack, git};
 
-use super::fixture::{commit_and_pack, git};
 use super::*;
 use crate::roots::RootSpec;
 

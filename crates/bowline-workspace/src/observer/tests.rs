@@ -8,9 +8,9 @@ use std::os::unix::fs::PermissionsExt as _;
 use bowline_text::hash::ContentHash;
 use expect_test::{Expect, expect};
 use proptest::prelude::*;
+use test_support::git::commit_and_pack;
 
 use super::*;
-use crate::git_objects::fixture::commit_and_pack;
 use crate::walker::fixture::TestTree;
 use bowline_storage::file_clock;
 

@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use bowline_history::observation::RACY_WINDOW_NS;
 use bowline_history::undo::ChangeSelection;
+use test_support::git::{commit_and_pack, git};
 
 use super::*;
-use crate::git_objects::fixture::{commit_and_pack, git};
 use crate::workspace::fixture::TestProject;
 use bowline_storage::file_clock;
 

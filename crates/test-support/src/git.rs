@@ -1,11 +1,14 @@
 //! Running git in a test's directory, without the settings of the user.
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use std::path::Path;
 use std::process::Command;
 
 /// Runs git and returns its output.
-pub(crate) fn git(directory: &Path, arguments: &[&str]) -> String {
+///
+/// # Panics
+/// Panics if git fails.
+#[allow(clippy::unwrap_used, reason = "a test that cannot go on should say so and stop")]
+pub fn git(directory: &Path, arguments: &[&str]) -> String {
     let settings = ["user.name=A", "user.email=a@example.org", "gc.auto=0", "core.autocrlf=false"];
     let output = Command::new("git")
         .args(settings.iter().flat_map(|setting| ["-c", setting]))
@@ -20,7 +23,7 @@ pub(crate) fn git(directory: &Path, arguments: &[&str]) -> String {
 }
 
 /// Commits all files of a directory to a new repository, and packs them.
-pub(crate) fn commit_and_pack(directory: &Path) {
+pub fn commit_and_pack(directory: &Path) {
     git(directory, &["init", "--quiet"]);
     git(directory, &["add", "--all"]);
     git(directory, &["commit", "--quiet", "--message", "all"]);
