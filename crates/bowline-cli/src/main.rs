@@ -3,10 +3,8 @@
 //! - `run` and `chat` start an agent as an editor does, Bowline's own included: same pipes, same protocol. `client` is
 //!   what they share: the workspace, the agent's process, the session, the prompt. In `chat`, a plain value takes
 //!   events and returns actions, and a runner performs them, so every screen and key is tested without a terminal.
-//! - `agent`, `proxy` and `mcp` are the programs that others start. `mcp-bridge` connects an agent to the proxy's
-//!   socket. `serve` offers an agent to remote clients.
-//! - `agent`, `proxy`, `connect` and `mcp` are the programs that others start. `mcp-bridge` connects an agent to the proxy's
-//!   socket.
+//! - `agent`, `proxy`, `connect` and `mcp` are the programs that others start. `mcp-bridge` connects an agent to the
+//!   proxy's socket. `serve` offers an agent to remote clients.
 //! - `changes` (`undo`, `redo`, `rewind`, `restore`), `sessions`, `audit` and `policy` work on the user's directories
 //!   without a host. Undo opens the journal under the same lock and writes with the same engine.
 //! - `trace` shows, draws and replays a recorded wire. The connection only copies messages into a bounded backlog; a

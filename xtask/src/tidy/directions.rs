@@ -24,7 +24,6 @@ const ALLOWED: &[(&str, &str)] = &[
     ("bowline-agent", "text protocol policy history conversation tools wire storage access workspace mcp"),
     ("bowline-proxy", "text protocol policy history wire access workspace mcp"),
     ("bowline-serve", "text protocol wire storage"),
-    ("bowline-client", "text protocol policy history wire storage access workspace host"),
     ("bowline-client", "text protocol policy history wire remote storage access workspace host"),
     ("bowline-tui", "text protocol policy history conversation wire storage workspace host agent client"),
     ("bowline-cli", ANY),
