@@ -6,6 +6,7 @@
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
 
 use bowline_policy::paths::Access;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat};
@@ -17,10 +18,11 @@ use bowline_storage::disk_calls::{DiskCall, DiskCalls};
 /// A name in an open directory.
 #[derive(Debug)]
 pub(crate) struct FileLocation {
-    directory: OwnedFd,
+    // Shared by the files of a group that lie in the same directory.
+    directory: Arc<OwnedFd>,
     file_name: String,
     // Directories that were created for it, outermost first: the parent directory of each, and its name.
-    created_directories: Vec<(OwnedFd, String)>,
+    created_directories: Vec<(Arc<OwnedFd>, String)>,
 }
 
 pub(super) const READ_FLAGS: OFlags =
@@ -106,13 +108,28 @@ impl Roots {
         let (parent, leaf) = self.split_parent(admitted)?;
         match self.open_below(admitted.root, parent, DIRECTORY_FLAGS) {
             Ok(directory) => Ok(Some(FileLocation {
-                directory,
+                directory: Arc::new(directory),
                 file_name: leaf.to_owned(),
                 created_directories: Vec::new(),
             })),
             Err(Errno::NOENT) => Ok(None),
             Err(why) => Err(moved_or_system_error(admitted, why)),
         }
+    }
+
+    /// Returns the location of an admitted path, if its parent directory is that of another location.
+    pub(crate) fn locate_beside(
+        &self,
+        admitted: &AdmittedPath,
+        (neighbour, place): (&AdmittedPath, &FileLocation),
+    ) -> Option<FileLocation> {
+        let (parent, leaf) = self.split_parent(admitted).ok()?;
+        let is_same = admitted.root == neighbour.root && parent == self.split_parent(neighbour).ok()?.0;
+        is_same.then(|| FileLocation {
+            directory: place.directory.clone(),
+            file_name: leaf.to_owned(),
+            created_directories: Vec::new(),
+        })
     }
 
     /// Opens the parent directory of an admitted path, and creates it if necessary.
@@ -128,8 +145,11 @@ impl Roots {
         let here = self
             .open_below(admitted.root, "", DIRECTORY_FLAGS)
             .map_err(|why| moved_or_system_error(admitted, why))?;
-        let mut place =
-            FileLocation { directory: here, file_name: leaf.to_owned(), created_directories: Vec::new() };
+        let mut place = FileLocation {
+            directory: Arc::new(here),
+            file_name: leaf.to_owned(),
+            created_directories: Vec::new(),
+        };
         for name in parent.split('/') {
             if let Err(why) = place.enter_or_create(name, calls) {
                 place.remove_created(calls);
@@ -275,6 +295,11 @@ impl FileLocation {
             .map(File::from)
     }
 
+    /// Returns whether both are in the same open directory.
+    pub(crate) fn shares_directory(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.directory, &other.directory)
+    }
+
     /// Returns how many directories were created for it.
     pub(crate) fn created_count(&self) -> usize {
         self.created_directories.len()
@@ -301,7 +326,7 @@ impl FileLocation {
                 calls.check(DiskCall::CreateDirectory)?;
                 match rustix::fs::mkdirat(&self.directory, name, Mode::from_raw_mode(0o777)) {
                     Ok(()) => {
-                        self.created_directories.push((self.directory.try_clone()?, name.to_owned()));
+                        self.created_directories.push((self.directory.clone(), name.to_owned()));
                         calls.check(DiskCall::SyncDirectory)?;
                         rustix::fs::fsync(&self.directory)?;
                     }
@@ -313,7 +338,7 @@ impl FileLocation {
             }
             opened => opened?,
         };
-        self.directory = child;
+        self.directory = Arc::new(child);
         Ok(())
     }
 }

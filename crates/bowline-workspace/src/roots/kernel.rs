@@ -3,7 +3,7 @@
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use bowline_policy::paths::LexicalPath;
-use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, Stat};
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, ResolveFlags, Stat};
 use rustix::io::Errno;
 
 use super::{FileHandle, OpenRoot, ResolveError, ResolveOutcome};
@@ -26,10 +26,39 @@ pub(super) fn open_directory(path: &str) -> Result<OwnedFd, Errno> {
     rustix::io::retry_on_intr(|| rustix::fs::open(path, flags, Mode::empty()))
 }
 
-/// Resolves a path below a root, if the kernel can decide it: paths that leave the root, or are missing, are left to
-/// the walk.
+/// Resolves a path below a root, if the kernel can decide it: paths that leave the root, or lack more than the last
+/// name, are left to the walk.
 pub(super) fn resolve(root: &OpenRoot, rest: &str) -> Option<Result<ResolveOutcome, ResolveError>> {
-    let handle = openat2(root.directory.as_fd(), or_dot(rest), OFlags::PATH, RESOLVE_BENEATH).ok()?;
+    match openat2(root.directory.as_fd(), or_dot(rest), OFlags::PATH, RESOLVE_BENEATH) {
+        Ok(handle) => resolve_handle(root, handle),
+        Err(Errno::NOENT) => resolve_missing(root, rest),
+        Err(_) => None,
+    }
+}
+
+/// Resolves a path whose last name does not exist, in a directory that does.
+fn resolve_missing(root: &OpenRoot, rest: &str) -> Option<Result<ResolveOutcome, ResolveError>> {
+    let (parent, name) = rest.rsplit_once('/').unwrap_or(("", rest));
+    if matches!(name, "" | "." | "..") {
+        return None;
+    }
+    let flags = OFlags::PATH | OFlags::DIRECTORY;
+    let directory = openat2(root.directory.as_fd(), or_dot(parent), flags, RESOLVE_BENEATH).ok()?;
+    // The last name may also be a link that leads nowhere.
+    let found = rustix::fs::statat(&directory, name, AtFlags::SYMLINK_NOFOLLOW);
+    if !matches!(found, Err(Errno::NOENT)) {
+        return None;
+    }
+    match resolve_handle(root, directory)? {
+        Ok(ResolveOutcome::Existing(_, directory)) => {
+            let missing = LexicalPath::parse(format!("{}/{name}", directory.as_str().trim_end_matches('/')));
+            Some(Ok(ResolveOutcome::Missing(missing.ok()?)))
+        }
+        _ => None,
+    }
+}
+
+fn resolve_handle(root: &OpenRoot, handle: OwnedFd) -> Option<Result<ResolveOutcome, ResolveError>> {
     let canonical = LexicalPath::parse(handle_path(&handle)?).ok()?;
     let stat = match rustix::fs::fstat(&handle) {
         // The file was removed in the meantime, so `/proc` appends a suffix to its path.

@@ -92,7 +92,7 @@ impl TailChange {
         DraftSide { content: DraftContent::HashOnly { hash, size }, mode: self.stat.st_mode & 0o7777 }
     }
 
-    fn sizes(&self) -> (u64, u64) {
+    pub(super) fn sizes(&self) -> (u64, u64) {
         let (before, length) = (self.stat.st_size as u64, self.bytes.len() as u64);
         match self.edit {
             TailEdit::Append => (before, before + length),
@@ -271,9 +271,12 @@ fn apply_once(
             .map_err(AttemptError::Failed)
     });
     let temps = temps.collect::<Result<Vec<_>, _>>()?;
+    // Read once: it takes as long as creating a file.
+    let new_mode = if effects.iter().any(is_creation) { default_mode() } else { 0 };
     let drafts = effects.iter().zip(&temps).zip(in_place);
-    let drafts: Vec<_> =
-        drafts.map(|((effect, temp), in_place)| draft_change(effect, temp, *in_place, origin)).collect();
+    let drafts: Vec<_> = drafts
+        .map(|((effect, temp), in_place)| draft_change(effect, (temp, *in_place), origin, new_mode))
+        .collect();
     let changes = writer.journal.begin(&drafts, at).map_err(|error| AttemptError::Failed(error.into()))?;
     let size = |effect: &PlannedChange| match (&effect.new, &effect.tail) {
         (Some(new), _) => new.bytes.len() as u64,
@@ -379,18 +382,23 @@ fn must_write_in_place(effect: &PlannedChange) -> bool {
     current.stat.st_nlink > 1 || foreign || current.writer_state == WriterState::Idle
 }
 
+fn is_creation(effect: &PlannedChange) -> bool {
+    effect.current.is_none() && effect.new.as_ref().is_some_and(|new| new.mode.is_none())
+}
+
+/// Returns a change for the journal. A file that is created without a mode of its own gets `new_mode`.
 fn draft_change<'a>(
     effect: &'a PlannedChange,
-    temp: &str,
-    in_place: bool,
+    (temp, in_place): (&str, bool),
     origin: &'a ChangeOrigin,
+    new_mode: u32,
 ) -> ChangeDraft<'a> {
     let before = effect
         .current
         .as_ref()
         .map(|current| DraftSide { content: DraftContent::Bytes(&current.bytes), mode: current.mode() });
     let after = effect.new.as_ref().map(|new| {
-        let mode = new.mode.or(effect.current.as_ref().map(CurrentFile::mode)).unwrap_or_else(default_mode);
+        let mode = new.mode.or(effect.current.as_ref().map(CurrentFile::mode)).unwrap_or(new_mode);
         DraftSide { content: DraftContent::Bytes(&new.bytes), mode }
     });
     if let Some(tail) = &effect.tail {

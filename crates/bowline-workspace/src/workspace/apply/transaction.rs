@@ -18,7 +18,7 @@ use crate::disk::replace::{self, ExpectedFile, LateWrite, ReplaceError, Replacem
 use crate::roots::{AdmitError, FileLocation, Roots};
 use bowline_storage::disk_calls::DiskCalls;
 
-/// How many files are open at a time: a group may have more files than a process may have handles.
+/// How many files are open at a time, and how many directories: a group may have more than a process may have handles.
 const MAX_OPEN_FILES: usize = 64;
 
 /// One file to change, and how.
@@ -90,11 +90,11 @@ pub(in crate::workspace) struct FileTransaction<'a> {
     jobs: &'a [ChangeJob<'a>],
     report_progress: ProgressCallback<'a>,
     late_writes: &'a mut Vec<(usize, LateWrite)>,
-    // Invariant: as long as `jobs`, as are `new_files` and `progress`. Holds no handles if the group exceeds
-    // `MAX_OPEN_FILES`.
+    // Invariant: as long as `jobs`, as are `new_files` and `progress`. Holds at most `MAX_OPEN_FILES` directories,
+    // besides those created for its files.
     locations: Vec<Option<FileLocation>>,
-    // The new files under their temporary names. They are closed once installed: a process that has a file open for
-    // writing cannot detect other writers.
+    // The new files under their temporary names; none if the group exceeds `MAX_OPEN_FILES`. They are closed once
+    // installed: a process that has a file open for writing cannot detect other writers.
     new_files: Vec<Option<File>>,
     progress: Vec<FileProgress>,
     // The files for which directories were created, and how many.
@@ -149,13 +149,20 @@ impl<'a> FileTransaction<'a> {
 
     fn prepare_files(&mut self) -> Result<(), FailureAt> {
         let (count, calls) = (self.jobs.len(), self.calls);
+        let mut open_directories = 0;
         for first in (0..count).step_by(MAX_OPEN_FILES) {
             let mut written = Vec::new();
             for at in first..count.min(first + MAX_OPEN_FILES) {
                 let job = self.jobs[at];
                 let Some(new) = job.replacement() else { continue };
-                let place =
-                    self.roots.locate_or_create(&job.change.admitted, calls).map_err(failed_at(at))?;
+                let shared = self.locate_beside_previous(at);
+                let is_shared = shared.is_some();
+                let place = match shared {
+                    Some(place) => place,
+                    None => {
+                        self.roots.locate_or_create(&job.change.admitted, calls).map_err(failed_at(at))?
+                    }
+                };
                 if place.created_count() > 0 {
                     self.created_directories.push((at, place.created_count()));
                 }
@@ -163,20 +170,32 @@ impl<'a> FileTransaction<'a> {
                     let file = replace::write_replacement(&place, job.expected(), new, job.temp, calls);
                     let file = file.map_err(failed_at(at))?;
                     self.progress[at] = FileProgress::Prepared;
-                    written.push((at, place, file));
+                    written.push((at, file));
+                }
+                if is_shared || open_directories < MAX_OPEN_FILES {
+                    open_directories += usize::from(!is_shared);
+                    self.locations[at] = Some(place);
                 }
             }
             if let [_, _, ..] = &written[..] {
-                written.iter().for_each(|(_, _, file)| replace::begin_sync(file));
+                written.iter().for_each(|(_, file)| replace::begin_sync(file));
             }
-            for (at, place, file) in written {
+            for (at, file) in written {
                 replace::sync(&file, calls).map_err(ReplaceError::System).map_err(failed_at(at))?;
                 if count <= MAX_OPEN_FILES {
-                    (self.locations[at], self.new_files[at]) = (Some(place), Some(file));
+                    self.new_files[at] = Some(file);
                 }
             }
         }
         Ok(())
+    }
+
+    /// Returns the location of a file, if it is in the directory of the file before it.
+    fn locate_beside_previous(&self, at: usize) -> Option<FileLocation> {
+        let previous = at.checked_sub(1)?;
+        let place = self.locations[previous].as_ref()?;
+        let neighbour = (&self.jobs[previous].change.admitted, place);
+        self.roots.locate_beside(&self.jobs[at].change.admitted, neighbour)
     }
 
     fn install_files(&mut self) -> Result<(), FailureAt> {
@@ -290,7 +309,13 @@ impl<'a> FileTransaction<'a> {
 
     fn sync_directories(&mut self) -> Result<(), FailureAt> {
         let mut synced = HashSet::new();
+        let mut previous: Option<&FileLocation> = None;
         for at in self.renamed_files() {
+            let here = self.locations[at].as_ref();
+            if here.zip(previous).is_some_and(|(here, previous)| here.shares_directory(previous)) {
+                continue;
+            }
+            previous = here;
             let sync = |place: &FileLocation| {
                 let stat = rustix::fs::fstat(place.directory()).map_err(std::io::Error::from)?;
                 if synced.insert((stat.st_dev, stat.st_ino)) {
@@ -322,13 +347,15 @@ impl<'a> FileTransaction<'a> {
         let mut done = Vec::new();
         for (at, job) in self.jobs.iter().enumerate() {
             let mut found = Vec::new();
-            let old = job.expected();
-            let removed = self.with_location(at, |place| match (&self.progress[at], old) {
+            let removed = match (&self.progress[at], job.expected()) {
                 (FileProgress::Installed(_) | FileProgress::MovedAside, Some(old)) => {
-                    replace::displace(place, old, job.temp, self.displaced_dir(at), self.calls, &mut found)
+                    self.with_location(at, |place| {
+                        let displaced = self.displaced_dir(at);
+                        replace::displace(place, old, job.temp, displaced, self.calls, &mut found)
+                    })
                 }
-                _ => Ok(TempRemoval::Done),
-            });
+                _ => Ok(Ok(TempRemoval::Done)),
+            };
             self.late_writes.extend(found.into_iter().map(|late| (at, late)));
             let removed = match removed {
                 Ok(Ok(removed)) => removed,

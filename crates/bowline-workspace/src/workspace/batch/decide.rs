@@ -3,7 +3,7 @@
 //! Every operation sees the files as they are before the batch, except that directories which earlier operations create
 //! exist. Operations that overlap once links are resolved are refused.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -165,7 +165,7 @@ pub(super) fn decide_batch(
     origin: &ChangeOrigin,
     conditions: ConditionCheck<'_>,
 ) -> Result<DecidedBatch, BatchEditError> {
-    check_overlaps(session, operations)?;
+    let missing = check_overlaps(session, operations)?;
     if let [FileOperation::Write(write)] = operations
         && let Some(file) = decide_append(session, documents, write).map_err(|error| error.at(0))?
     {
@@ -177,6 +177,7 @@ pub(super) fn decide_batch(
         origin,
         conditions,
         batch: DecidedBatch::default(),
+        missing,
         created: HashSet::new(),
         existing: HashSet::new(),
         budget: TreeBudget::default(),
@@ -196,10 +197,15 @@ pub(super) fn decide_batch(
     Ok(decider.batch)
 }
 
-/// Checks that no operations overlap, by their canonical paths. Errors name the requested ones.
-fn check_overlaps(session: &WorkspaceSession, operations: &[FileOperation]) -> Result<(), BatchEditError> {
+/// Checks that no operations overlap, by their canonical paths. Errors name the requested ones. Returns the paths of
+/// writes that do not exist, by operation; those that do would each hold a file open.
+fn check_overlaps(
+    session: &WorkspaceSession,
+    operations: &[FileOperation],
+) -> Result<HashMap<usize, AdmittedPath>, BatchEditError> {
     let effects: Vec<_> = operations.iter().map(FileOperation::effects).collect();
     let mut resolved = Vec::new();
+    let mut missing = HashMap::new();
     for (index, effects) in effects.iter().enumerate() {
         let mut paths = Vec::new();
         for effect in effects {
@@ -210,6 +216,9 @@ fn check_overlaps(session: &WorkspaceSession, operations: &[FileOperation]) -> R
             let admitted = session.roots.admit(&requested_path(effect), access);
             let admitted = admitted.map_err(|error| FileEditError::from(error).at(index))?;
             paths.push(PathBuf::from(admitted.canonical()));
+            if matches!(operations[index], FileOperation::Write(_)) && !admitted.exists() {
+                missing.insert(index, admitted);
+            }
         }
         if let ([from, to], [source, target]) = (paths.as_slice(), effects.as_slice())
             && (from.starts_with(to) || to.starts_with(from))
@@ -242,7 +251,7 @@ fn check_overlaps(session: &WorkspaceSession, operations: &[FileOperation]) -> R
             FileEditError::from(error).at(index)
         })?;
     }
-    Ok(())
+    Ok(missing)
 }
 
 /// Returns the path of an effect as it was requested.
@@ -273,6 +282,8 @@ struct BatchDecider<'a> {
     origin: &'a ChangeOrigin,
     conditions: ConditionCheck<'a>,
     batch: DecidedBatch,
+    // The paths of writes that do not exist, by operation.
+    missing: HashMap<usize, AdmittedPath>,
     // The directories that the batch creates, and those that were found to exist.
     created: HashSet<String>,
     existing: HashSet<String>,
@@ -284,7 +295,11 @@ impl BatchDecider<'_> {
     fn decide_write(&mut self, index: usize, write: &WriteOperation) -> Result<(), FileEditError> {
         let session = self.session;
         let path = write.path.as_str();
-        let admitted = session.roots.admit(path, Access::Write)?;
+        let admitted = match self.missing.remove(&index) {
+            // If a file has appeared since, it is not replaced, and the batch is decided again.
+            Some(admitted) => admitted,
+            None => session.roots.admit(path, Access::Write)?,
+        };
         let current = read_current(&session.workspace, &session.roots, &admitted)?;
         let document = self.documents.find(&admitted);
         let before = self.find_content(document.as_deref(), current.as_ref());
