@@ -351,3 +351,19 @@ pub(crate) fn read_part(file: &File, offset: u64, length: usize) -> io::Result<V
     bytes.truncate(filled);
     Ok(bytes)
 }
+
+/// Counts the lines that end before an offset.
+pub(crate) fn count_lines(file: &File, end: u64) -> io::Result<usize> {
+    let mut buffer = vec![0; CHUNK_BYTES];
+    let (mut offset, mut count) = (0, 0);
+    while offset < end {
+        let wanted = usize::try_from(end - offset).unwrap_or(CHUNK_BYTES).min(CHUNK_BYTES);
+        let read = read_at_retrying(file, &mut buffer[..wanted], offset)?;
+        if read == 0 {
+            break;
+        }
+        count += memchr::memchr_iter(b'\n', &buffer[..read]).count();
+        offset += read as u64;
+    }
+    Ok(count)
+}

@@ -13,7 +13,7 @@ use bowline_history::changes::{
 use bowline_history::undo::{
     self, ChangeOwner, ChangeSelection, ConflictResolution, ReversalDirection, TailStep,
 };
-use bowline_policy::paths::LexicalPath;
+use bowline_policy::paths::{Access, LexicalPath};
 use bowline_text::diff::{self, FileDiff, Hunk};
 use bowline_text::hash::ContentHash;
 use bowline_text::text::{self, Encoding};
@@ -27,12 +27,26 @@ use super::reversal::{
 };
 use super::turn_titles::{TurnTitles, record_title};
 use super::undo::{UndoOutcome, UndoPreview, with_canonical_path};
+use crate::disk;
 use crate::disk::replace::tail::TailEdit;
 use crate::error::FilesError;
 use crate::journal::{ChangeFilter, ChangeOutcome, Journal, JournalEntry};
 
 /// How many lines of context a patch shows, as in git.
 const CONTEXT_LINES: usize = 3;
+
+/// How much of a large file is read for the context of a change of its end.
+const MAX_CONTEXT_BYTES: u64 = 64 << 10;
+
+/// Up to where the lines of a large file are counted. A change beyond is shown without context.
+const MAX_COUNTED_BYTES: u64 = 1 << 30;
+
+/// The lines before a change of a file's end.
+#[derive(Debug, Default)]
+struct PrecedingLines {
+    bytes: Vec<u8>,
+    skipped_lines: usize,
+}
 
 /// A change with its status.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -166,7 +180,10 @@ impl Workspace {
         let writer = self.writer();
         let entry = writer.journal.change(id)?.ok_or(FilesError::NoSuchChange(id))?;
         let (before, after) = load_sides(&writer.journal, &entry.change)?;
-        Ok(self.format_patch(&entry.change.path, before, after))
+        match writer.journal.tail(id)? {
+            Some(tail) => Ok(self.format_end_patch(&entry.change.path, before, after, &tail)),
+            None => Ok(self.format_patch(&entry.change.path, before, after)),
+        }
     }
 
     /// Returns some hunks of a change, numbered as in [`ChangeSelection`], as a git patch: what undoing them would
@@ -347,7 +364,8 @@ impl Workspace {
     fn diff_file(&self, journal: &Journal, path: &str, changes: &[&Change]) -> Result<String, FilesError> {
         let (Some(last), Some(first)) = (changes.first(), changes.last()) else { return Ok(String::new()) };
         if let Some((without, with)) = sum_stored_tails(journal, changes)? {
-            return Ok(self.format_patch(path, Some(without), Some(with)));
+            let added = with.1.clone().unwrap_or_default();
+            return Ok(self.format_end_patch(path, Some(without), Some(with), &added));
         }
         let with = load_sides(journal, last)?.1;
         let known = match &with {
@@ -363,15 +381,61 @@ impl Workspace {
         Ok(self.format_patch(path, without, with))
     }
 
-    /// Returns the change of a file's end as a patch that shows only this end.
+    /// Returns the planned change of a file's end as a patch.
     pub(super) fn format_tail_patch(&self, path: &str, tail: &TailChange) -> String {
         let mode = tail.stat.st_mode & 0o7777;
-        let end = Some(stored_file_from_bytes(tail.bytes.clone(), mode));
-        let nothing = Some(stored_file_from_bytes(Vec::new(), mode));
-        match tail.edit {
-            TailEdit::Append => self.format_patch(path, nothing, end),
-            TailEdit::Cut => self.format_patch(path, end, nothing),
+        let (before, after) = tail.sizes();
+        let side = |size, bytes: Vec<u8>| {
+            Some((FileState { hash: ContentHash::digest(&bytes), size, mode }, Some(bytes)))
+        };
+        let (old, new) = match tail.edit {
+            TailEdit::Append => (Vec::new(), tail.bytes.clone()),
+            TailEdit::Cut => (tail.bytes.clone(), Vec::new()),
+        };
+        self.format_end_patch(path, side(before, old), side(after, new), &tail.bytes)
+    }
+
+    /// Returns a change of a file's end as a patch, with the lines before it as context, if the file still has them.
+    fn format_end_patch(
+        &self,
+        path: &str,
+        before: Option<StoredFile>,
+        after: Option<StoredFile>,
+        tail: &[u8],
+    ) -> String {
+        let sizes = [&before, &after].map(|side| side.as_ref().map(|(state, _)| state.size));
+        let offset = sizes.into_iter().flatten().min().unwrap_or_default();
+        let PrecedingLines { bytes: context, skipped_lines } =
+            self.find_preceding_lines(path, offset, tail).unwrap_or_default();
+        let extend = |side: Option<StoredFile>| {
+            side.map(|(state, bytes)| (state, bytes.map(|bytes| [&*context, &*bytes].concat())))
+        };
+        self.format_patch_from(path, extend(before), extend(after), skipped_lines)
+    }
+
+    /// Finds the last lines before an offset, at which a file has these bytes or ends.
+    fn find_preceding_lines(&self, path: &str, offset: u64, tail: &[u8]) -> Option<PrecedingLines> {
+        let roots = &self.inner.roots;
+        let admitted = roots.admit(path, Access::Read).ok()?;
+        let (file, _) = roots.open_file(&admitted).ok()?.ok()?;
+        let end = disk::read_part(&file, offset, tail.len()).ok()?;
+        if offset > MAX_COUNTED_BYTES || !(end.is_empty() || end == tail) {
+            return None;
         }
+        let start = offset.saturating_sub(MAX_CONTEXT_BYTES);
+        let window = disk::read_part(&file, start, (offset - start) as usize).ok()?;
+        if start + window.len() as u64 != offset {
+            return None;
+        }
+        // The last byte ends the last line, or is part of an unfinished one.
+        let starts = window.iter().enumerate().rev().skip(1).filter(|(_, byte)| **byte == b'\n');
+        let from = match starts.map(|(at, _)| at + 1).nth(CONTEXT_LINES - 1) {
+            Some(at) => at,
+            None if start == 0 => 0,
+            None => return None,
+        };
+        let skipped_lines = disk::count_lines(&file, start + from as u64).ok()?;
+        Some(PrecedingLines { bytes: window[from..].to_vec(), skipped_lines })
     }
 
     pub(super) fn format_patch(
@@ -379,6 +443,16 @@ impl Workspace {
         path: &str,
         before: Option<StoredFile>,
         after: Option<StoredFile>,
+    ) -> String {
+        self.format_patch_from(path, before, after, 0)
+    }
+
+    fn format_patch_from(
+        &self,
+        path: &str,
+        before: Option<StoredFile>,
+        after: Option<StoredFile>,
+        skipped_lines: usize,
     ) -> String {
         let text = |side: &Option<StoredFile>| {
             let bytes = side.as_ref().and_then(|(_, bytes)| bytes.clone())?;
@@ -405,7 +479,7 @@ impl Workspace {
         let shown = shown.as_deref().unwrap_or(path).trim_start_matches('/');
         let file =
             FileDiff { path: shown, before: side(state(&before), &old), after: side(state(&after), &new) };
-        diff::format_unified_diff(&file, CONTEXT_LINES)
+        diff::format_unified_diff_from(&file, CONTEXT_LINES, skipped_lines)
     }
 }
 

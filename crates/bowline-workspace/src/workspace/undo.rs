@@ -457,12 +457,19 @@ impl WorkspaceSession {
         let end = disk::read_part(&file, start, length).map_err(&failed)?;
         // Otherwise this process has the file open itself.
         drop(file);
-        let (edit, bytes) = match undo::plan_tail_reversal(size, &end, &steps) {
+        let is_writable = size <= self.workspace.inner.options.max_write_bytes;
+        let plan = undo::plan_tail_reversal(size, &end, &steps);
+        // A file that can be read as a whole may tell more about where its text was appended.
+        let plan = match plan {
+            None if !is_writable => undo::plan_moved_tail_reversal(size, &end, &steps),
+            plan => plan,
+        };
+        let (edit, bytes) = match plan {
             Some(TailPlan::Cut(_)) if !self.can_cut(admitted)? => {
                 // A small file is written anew, which a program that reads it does not prevent.
-                return match size > self.workspace.inner.options.max_write_bytes {
-                    true => Err(FilesError::BeingWritten(admitted.requested_path().to_owned())),
-                    false => Ok(None),
+                return match is_writable {
+                    true => Ok(None),
+                    false => Err(FilesError::BeingWritten(admitted.requested_path().to_owned())),
                 };
             }
             Some(TailPlan::Cut(bytes)) => (TailEdit::Cut, bytes),

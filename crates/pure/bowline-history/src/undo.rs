@@ -27,7 +27,7 @@ use bowline_text::text::{DecodedText, Encoding, TextFormat, UnencodableError, de
 
 pub use nested_paths::{find_emptied_directories, find_nested_paths};
 pub use resolution::ConflictResolution;
-pub use tail::{TailPlan, TailStep, plan_tail_reversal, sum_tails};
+pub use tail::{TailPlan, TailStep, plan_moved_tail_reversal, plan_tail_reversal, sum_tails};
 
 use resolution::ConflictResolver;
 

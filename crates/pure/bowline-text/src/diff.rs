@@ -9,7 +9,7 @@ use std::ops::Range;
 use indexmap::IndexSet;
 use similar::{Algorithm, DiffTag, capture_diff_slices};
 
-pub use unified::{DiffContent, DiffSide, FileDiff, format_unified_diff};
+pub use unified::{DiffContent, DiffSide, FileDiff, format_unified_diff, format_unified_diff_from};
 
 mod unified;
 

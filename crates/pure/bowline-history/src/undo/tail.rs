@@ -35,20 +35,24 @@ impl TailStep<'_> {
     /// Rebuilds the contents before and after the change from the current one, or returns `None` if that does not prove
     /// them.
     ///
-    /// An end that is as the change left it is proof enough: other edits of the same size then belong to both contents.
-    /// Bytes that were removed can always be added again.
+    /// The file may prove the content before, wherever the bytes are now. Otherwise an end that is as the change left it
+    /// is proof enough: other edits then belong to both contents. Bytes that were removed can always be added again.
     #[must_use]
     pub fn rebuild_contents(&self, current: &[u8]) -> Option<(Vec<u8>, Vec<u8>)> {
         let (before, after) = self.sizes()?;
         if after < before {
             return Some(([current, self.tail].concat(), current.to_vec()));
         }
-        let (kept, end) = current.split_at_checked(usize::try_from(before).ok()?)?;
-        let rest = end.strip_prefix(self.tail);
-        let is_proven = rest == Some(&[]) || ContentHash::digest(kept) == self.change.before?.hash;
-        is_proven.then(|| match rest {
-            // What follows was appended later, and belongs to both.
-            Some(rest) => ([kept, rest].concat(), current.to_vec()),
+        let hash = self.change.before?.hash;
+        let is_before = |kept: &[u8]| ContentHash::digest(kept) == hash;
+        let parts = current.split_at_checked(usize::try_from(before).ok()?);
+        let Some((kept, end)) = parts.filter(|(kept, _)| is_before(kept)) else {
+            return current.strip_suffix(self.tail).map(|kept| (kept.to_vec(), current.to_vec()));
+        };
+        // What follows or precedes the bytes was added by others, and belongs to both.
+        let others = end.strip_prefix(self.tail).or_else(|| end.strip_suffix(self.tail));
+        Some(match others {
+            Some(others) => ([kept, others].concat(), current.to_vec()),
             None => (kept.to_vec(), [kept, self.tail].concat()),
         })
     }
@@ -74,6 +78,15 @@ pub fn plan_tail_reversal(mut size: u64, mut end: &[u8], steps: &[TailStep<'_>])
         size = before;
     }
     Some(if appends { TailPlan::Cut(whole[end.len()..].to_vec()) } else { TailPlan::Append(added) })
+}
+
+/// As [`plan_tail_reversal`], for appends to a file whose other text has another length by now. Returns `None` also if
+/// the file has the size that it had before them: then they were probably removed by hand.
+#[must_use]
+pub fn plan_moved_tail_reversal(size: u64, end: &[u8], steps: &[TailStep<'_>]) -> Option<TailPlan> {
+    let (newest, oldest) = (steps.first()?.sizes()?, steps.last()?.sizes()?);
+    let plan = plan_tail_reversal(newest.1, end, steps)?;
+    (size != oldest.0 && matches!(plan, TailPlan::Cut(_))).then_some(plan)
 }
 
 /// Returns the bytes that consecutive changes of a file's end, oldest first, added in total; `None` if they also removed

@@ -39,7 +39,13 @@ pub enum DiffContent<'a> {
 /// Content that is not text is only reported to differ, which `git apply` rejects.
 #[must_use]
 pub fn format_unified_diff(file: &FileDiff<'_>, context: usize) -> String {
-    let lines = [format_mode_lines(file), format_content_lines(file, context)].concat();
+    format_unified_diff_from(file, context, 0)
+}
+
+/// As [`format_unified_diff`], for the rest of a file: both sides lack this many lines at the beginning.
+#[must_use]
+pub fn format_unified_diff_from(file: &FileDiff<'_>, context: usize, skipped_lines: usize) -> String {
+    let lines = [format_mode_lines(file), format_content_lines(file, context, skipped_lines)].concat();
     if lines.is_empty() {
         return lines;
     }
@@ -55,7 +61,7 @@ fn format_mode_lines(file: &FileDiff<'_>) -> String {
     }
 }
 
-fn format_content_lines(file: &FileDiff<'_>, context: usize) -> String {
+fn format_content_lines(file: &FileDiff<'_>, context: usize, skipped_lines: usize) -> String {
     let [before, after] =
         [file.before, file.after].map(|side| side.map_or(DiffContent::Text(""), |side| side.content));
     if before == after {
@@ -73,7 +79,7 @@ fn format_content_lines(file: &FileDiff<'_>, context: usize) -> String {
     let mut out = format!("--- {a}{}\n+++ {b}{}\n", tab(&a), tab(&b));
     let (old, new) = (TextLines::new(old), TextLines::new(new));
     for group in group_hunks(&compute_line_hunks(&old, &new), context) {
-        push_group(&mut out, &old, &new, group, context);
+        push_group(&mut out, (&old, &new), group, context, skipped_lines);
     }
     out
 }
@@ -83,13 +89,21 @@ fn group_hunks(hunks: &[Hunk], context: usize) -> impl Iterator<Item = &[Hunk]> 
     hunks.chunk_by(move |previous, next| next.old.start - previous.old.end <= context.saturating_mul(2))
 }
 
-fn push_group(out: &mut String, old: &TextLines<'_>, new: &TextLines<'_>, group: &[Hunk], context: usize) {
+fn push_group(
+    out: &mut String,
+    (old, new): (&TextLines<'_>, &TextLines<'_>),
+    group: &[Hunk],
+    context: usize,
+    skipped_lines: usize,
+) {
     let (Some(first), Some(last)) = (group.first(), group.last()) else { return };
     let before = context.min(first.old.start);
     let after = context.min(old.len() - last.old.end);
     let old_lines = first.old.start - before..last.old.end + after;
     let new_lines = first.new.start - before..last.new.end + after;
-    out.push_str(&format!("@@ -{} +{} @@\n", format_line_range(&old_lines), format_line_range(&new_lines)));
+    let [old_range, new_range] =
+        [&old_lines, &new_lines].map(|lines| format_line_range(lines, skipped_lines));
+    out.push_str(&format!("@@ -{old_range} +{new_range} @@\n"));
     let mut done = old_lines.start;
     for hunk in group {
         push_lines(out, ' ', old, done..hunk.old.start);
@@ -113,11 +127,12 @@ fn push_lines(out: &mut String, sign: char, text: &TextLines<'_>, lines: Range<u
 
 /// Returns a line range in the format's notation: counted from 1, an empty range at the line before it, and without a
 /// count for a single line.
-fn format_line_range(lines: &Range<usize>) -> String {
+fn format_line_range(lines: &Range<usize>, skipped: usize) -> String {
+    let start = skipped + lines.start;
     match lines.len() {
-        0 => format!("{},0", lines.start),
-        1 => format!("{}", lines.start + 1),
-        count => format!("{},{count}", lines.start + 1),
+        0 => format!("{start},0"),
+        1 => format!("{}", start + 1),
+        count => format!("{},{count}", start + 1),
     }
 }
 

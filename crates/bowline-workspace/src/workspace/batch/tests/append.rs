@@ -81,6 +81,10 @@ fn an_append_is_undone_beneath_later_text() {
             disk ~/log "1\nagent\n"
             undo
             tree
+            redo
+            tree
+            disk ~/log "1\nagent\nuser\n"
+            undo
             disk ~/log "ONE\nAGENT\n"
             undo
             tree
@@ -94,8 +98,11 @@ fn an_append_is_undone_beneath_later_text() {
             redo: 1 files
             ~/log "one\nagent\nuser\n"
             write: 1 changes, not text
-            ! cannot take back change 4 of ~/log: it appended to the file, whose other text was changed since: remove what it appended by hand
+            undo: 1 files
+            ~/log "1\n"
+            redo: 1 files
             ~/log "1\nagent\n"
+            ! cannot take back change 4 of ~/log: it appended to the file, whose other text was changed since: remove what it appended by hand
             ! cannot take back change 4 of ~/log: its lines were changed since: conflicting changes in 1 place, first at line 2
             ~/log "ONE\nAGENT\n"
             ! cannot take back change 4 of ~/log: the file was deleted since, restore it first
@@ -186,6 +193,9 @@ fn a_file_beyond_the_limit_of_writes_can_be_appended_to() {
             undo
             redo
             tree
+            disk ~/log "another long line\nshort\n"
+            undo
+            tree
         "#,
     );
     expect![[r#"
@@ -195,6 +205,8 @@ fn a_file_beyond_the_limit_of_writes_can_be_appended_to() {
         undo: 1 files
         redo: 1 files
         ~/log "a long line\nshort\n"
+        undo: 1 files
+        ~/log "another long line\n"
     "#]].assert_eq(&shown);
 }
 
@@ -238,14 +250,17 @@ fn appends_are_shown_as_the_lines_that_they_add() {
         diff --git a/log b/log
         --- a/log
         +++ b/log
-        @@ -0,0 +1,2 @@
+        @@ -1 +1,3 @@
+         one
         +two
         +three
         ---
         diff --git a/log b/log
         --- a/log
         +++ b/log
-        @@ -0,0 +1 @@
+        @@ -1,2 +1,3 @@
+         one
+         two
         +three
         ---
         (Some(""), Some("three\n"))
@@ -255,11 +270,42 @@ fn appends_are_shown_as_the_lines_that_they_add() {
         diff --git a/log b/log
         --- a/log
         +++ b/log
-        @@ -1,2 +0,0 @@
+        @@ -1,3 +1 @@
+         one
         -two
         -three
     "#]]
     .assert_eq(&shown.join("---\n"));
+}
+
+#[test]
+fn an_append_is_shown_with_the_lines_before_it() {
+    let mut project = BatchProject::new(in_place());
+    let lines: String = (1..=100_000).map(|number| format!("line {number}\n")).collect();
+    let path = project.expand("~/log");
+    fs::write(&path, format!("{lines}unfinished")).unwrap();
+    project.append("~/log", " and finished\n");
+    let (workspace, selection) = (&project.workspace, ChangeSelection::default());
+    let patch = workspace.diff(&selection).unwrap();
+    expect![[r#"
+        diff --git a/log b/log
+        --- a/log
+        +++ b/log
+        @@ -99999,3 +99999,3 @@
+         line 99999
+         line 100000
+        -unfinished
+        \ No newline at end of file
+        +unfinished and finished
+    "#]].assert_eq(&patch);
+    fs::write(&path, "another text\n").unwrap();
+    expect![[r#"
+        diff --git a/log b/log
+        --- a/log
+        +++ b/log
+        @@ -0,0 +1 @@
+        + and finished
+    "#]].assert_eq(&workspace.diff(&selection).unwrap());
 }
 
 #[test]
@@ -362,11 +408,9 @@ fn a_line_that_arrives_right_before_an_append_is_kept() {
     project.session.apply_batch(&operations, &origin, None).unwrap();
     project.turn = 1;
     assert_eq!(fs::read_to_string(&path).unwrap(), "one\nuser\nagent\n");
-    // The lines of both touch, so that it is unclear what to take back.
-    assert!(project.reverse("undo").contains("its lines were changed since"));
-    assert_eq!(fs::read_to_string(&path).unwrap(), "one\nuser\nagent\n");
-    project.append("~/log", "more\n");
     assert_eq!(project.reverse("undo"), "undo: 1 files\n");
+    assert_eq!(fs::read_to_string(&path).unwrap(), "one\nuser\n");
+    assert_eq!(project.reverse("redo"), "redo: 1 files\n");
     assert_eq!(fs::read_to_string(&path).unwrap(), "one\nuser\nagent\n");
 }
 

@@ -41,17 +41,19 @@ fn check(rows: &str, expected: Expect) {
             Some(TailPlan::Append(bytes)) => format!("append {}", text(&bytes)),
             None => "no plan".to_owned(),
         };
+        let moved = plan_moved_tail_reversal(current.len() as u64, current.as_bytes(), &[step]);
+        let moved = if moved.is_some() && planned == "no plan" { "moved" } else { &planned };
         let rebuilt = step.rebuild_contents(current.as_bytes());
         let rebuilt = rebuilt.map_or("not proven".to_owned(), |(before, after)| {
             format!("from {} to {}", text(&before), text(&after))
         });
-        writeln!(shown, "{row}: {planned}, {rebuilt}").unwrap();
+        writeln!(shown, "{row}: {moved}, {rebuilt}").unwrap();
     }
     expected.assert_eq(&shown);
 }
 
 #[test]
-fn an_append_is_cut_off_only_where_it_was_made() {
+fn an_append_is_cut_off_while_it_is_at_the_end() {
     check(
         "
         log; log;new; log;new;
@@ -59,6 +61,9 @@ fn an_append_is_cut_off_only_where_it_was_made() {
         log; log;new; log;new;more;
         log; log;new; log;more;new;
         log; log;new; longer;new;
+        log; log;new; l;new;
+        log; log;new; new;
+        log; log;new; longer;new;more;
         log; log;new; log;
         log; log;new; log;NEW;
         log; log;log; log;
@@ -67,8 +72,11 @@ fn an_append_is_cut_off_only_where_it_was_made() {
             log; log;new; log;new;: cut new;, from log; to log;new;
             log; log;new; LOG;new;: cut new;, from LOG; to LOG;new;
             log; log;new; log;new;more;: no plan, from log;more; to log;new;more;
-            log; log;new; log;more;new;: no plan, from log; to log;new;
-            log; log;new; longer;new;: no plan, not proven
+            log; log;new; log;more;new;: moved, from log;more; to log;more;new;
+            log; log;new; longer;new;: moved, from longer; to longer;new;
+            log; log;new; l;new;: moved, from l; to l;new;
+            log; log;new; new;: no plan, from  to new;
+            log; log;new; longer;new;more;: no plan, not proven
             log; log;new; log;: no plan, from log; to log;new;
             log; log;new; log;NEW;: no plan, from log; to log;new;
             log; log;log; log;: no plan, from log; to log;log;
@@ -105,6 +113,9 @@ fn consecutive_appends_are_cut_off_together() {
     assert_eq!(plan_tail_reversal(4, b"bXd", &newest_first), None, "one is no longer there");
     assert_eq!(plan_tail_reversal(4, b"bcd", &steps), None, "they are in another order");
     assert_eq!(plan_tail_reversal(4, b"d", &[]), None);
+    assert_eq!(plan_moved_tail_reversal(9, b"bcd", &newest_first), Some(TailPlan::Cut(b"bcd".to_vec())));
+    assert_eq!(plan_moved_tail_reversal(9, b"bXd", &newest_first), None, "one is no longer there");
+    assert_eq!(plan_moved_tail_reversal(1, b"bcd", &newest_first), None, "they were removed");
     assert_eq!(sum_tails(&steps), Some(b"bcd".to_vec()));
     let cut = change("abcd", "abc");
     let undone = [steps, vec![TailStep { change: &cut, tail: b"d" }]].concat();
