@@ -138,6 +138,25 @@ async fn secrets_are_asked_about_and_every_read_is_recorded() {
 }
 
 #[tokio::test]
+async fn a_batch_that_only_reads_is_asked_about_and_recorded_as_reads() {
+    let stage = HostFixture::new()
+        .with_answers(&["no", "yes"])
+        .with_file("a.txt", "a\n")
+        .with_file(".env", "KEY=1\n");
+    check(
+        &stage,
+        r#"
+        call _bowline/fs/batch {"operations":[{"op":"read","path":"$ROOT/a.txt"},{"op":"read","path":"$ROOT/.env"}]}
+        call _bowline/fs/batch {"operations":[{"op":"read","path":"$ROOT/a.txt"},{"op":"read","path":"$ROOT/.env"}]}
+        call _bowline/fs/batch {"operations":[{"op":"read","path":"$ROOT/missing"}]}
+        "#,
+        expect![[""]],
+    )
+    .await;
+    expect![[""]].assert_eq(&stage.audit_table());
+}
+
+#[tokio::test]
 async fn a_host_without_reading_offers_none_of_it() {
     let offered = |read| {
         let capabilities = HostCapabilities { read, ..HostCapabilities::default() };

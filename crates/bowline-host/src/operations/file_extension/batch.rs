@@ -116,8 +116,13 @@ fn describe_operations(operations: &[FileOperation]) -> String {
         [FileOperation::Copy(transfer)] => format!("copy {} to {}", transfer.from, transfer.to),
         [FileOperation::Remove(removal)] => format!("delete {}", removal.path),
         [FileOperation::Mkdir(mkdir)] => format!("create the directory {}", mkdir.path),
+        operations if reads_only(operations) => format!("read {} files", operations.len()),
         operations => format!("change files, {} operations at once", operations.len()),
     }
+}
+
+fn reads_only(operations: &[FileOperation]) -> bool {
+    operations.iter().all(|operation| matches!(operation, FileOperation::Read(_)))
 }
 
 fn first_path(operations: &[FileOperation]) -> String {
@@ -167,7 +172,8 @@ async fn run_batch(
 ) -> Result<CompletedBatch, BatchError> {
     let OperationContext { agent, call, cancel, .. } = context;
     let subject = AuditSubject::Path { requested: first_path(&operations), resolved: None };
-    let mut audited = AuditedOperation::new(session.clone(), AuditAction::Write, call).with_subject(subject);
+    let action = if reads_only(&operations) { AuditAction::Read } else { AuditAction::Write };
+    let mut audited = AuditedOperation::new(session.clone(), action, call).with_subject(subject);
     for _ in 0..MAX_ATTEMPTS {
         let (files, owned) = (session.files.clone(), operations.clone());
         let shown = run_blocking(move || show_batch(&files, &owned)).await.map_err(RpcError::from)?;
@@ -274,7 +280,7 @@ fn apply_batch(
         _ => None,
     };
     let paths = preview.paths();
-    if operations.iter().all(|operation| matches!(operation, FileOperation::Read(_))) {
+    if reads_only(operations) {
         let operations = operations.iter().map(|_| OperationOutcome::default()).collect();
         let outcome = BatchOutcome { operations, kept_texts: Vec::new() };
         return Ok(CompletedBatch { outcome, reads, is_edited: false });
