@@ -21,6 +21,7 @@ fn rules_are_added_listed_explained_and_forgotten() {
         &["policy", "explain", "execute", "make all | tee log"],
         &["policy", "explain", "write", "target/debug/x"],
         &["policy", "explain", "write", "../x"],
+        &["policy", "explain", "read", "/etc/passwd"],
         &["policy", "explain", "read", "key.pem"],
         &["policy", "explain", "fetch", "https://a.docs.rs/x"],
         &["policy", "explain", "read", ".env", "--json"],
@@ -95,6 +96,11 @@ fn rules_are_added_listed_explained_and_forgotten() {
         denied: $BASE/x
           deny: it lies outside the workspace
         --- 0
+        $ bowline policy explain read /etc/passwd
+        denied: /etc/passwd
+          deny: it lies outside the workspace
+        if an agent asks for permission to use its own tools: asked about
+        --- 0
         $ bowline policy explain read key.pem
         denied: key.pem
           deny: rule 1, deny read: **/*.pem  (every workspace; keys)
@@ -105,7 +111,7 @@ fn rules_are_added_listed_explained_and_forgotten() {
           allow: rule 5, allow fetch: *.docs.rs  (this workspace)
         --- 0
         $ bowline policy explain read .env --json
-        {"workspace":"$PROJECT","preset":"ask","what":".env","effect":"ask","because":[{"effect":"ask","subject":null,"text":"ask: it holds secrets; only a rule that names it allows it"}],"run_and_chat":"ask"}
+        {"workspace":"$PROJECT","preset":"ask","what":".env","effect":"ask","because":[{"effect":"ask","subject":null,"text":"ask: it holds secrets; only a rule that names it allows it"}],"run_and_chat":"ask","own_tools":null}
         --- 0
         $ bowline policy forget cargo test
         forgotten: allow execute: cargo test …  (this workspace)
@@ -430,7 +436,7 @@ fn an_explanation_names_what_the_configuration_approves() {
           allow: no rule covers it, and preset ask allows reads
         --- 0
         $ bowline policy explain write a.txt --json
-        {"workspace":"$PROJECT","preset":"ask","what":"a.txt","effect":"ask","because":[{"effect":"ask","subject":null,"text":"ask: no rule covers it, and preset ask asks before writes"}],"run_and_chat":"allow"}
+        {"workspace":"$PROJECT","preset":"ask","what":"a.txt","effect":"ask","because":[{"effect":"ask","subject":null,"text":"ask: no rule covers it, and preset ask asks before writes"}],"run_and_chat":"allow","own_tools":null}
         --- 0
     "#]].assert_eq(&scene.run_all(&[
         &["policy", "explain", "write", "a.txt"],

@@ -6,7 +6,9 @@ use bowline_access::approvals::{PolicyFallback, list_unreviewed};
 use bowline_access::policy::RuleScope;
 use bowline_policy::operation::{Operation, OperationKind, OperationTarget};
 use bowline_policy::paths::Access;
-use bowline_policy::policy::{Effect, Policy, PolicyContext, PolicyDecision, PolicyReason, ReasonBasis};
+use bowline_policy::policy::{
+    BuiltInRule, Effect, Policy, PolicyContext, PolicyDecision, PolicyReason, ReasonBasis,
+};
 use bowline_protocol::terminal;
 use bowline_workspace::roots::{RootSpec, Roots};
 use bowline_workspace::terminals::resolve_command_in;
@@ -28,6 +30,23 @@ struct Explanation {
     ruling: PolicyDecision,
     /// The decision in `run` and `chat`, if the user's configuration changes it there.
     client_effect: Option<Effect>,
+    /// The decision if an agent asks for permission to use its own tools, if that differs.
+    own_tools_effect: Option<Effect>,
+}
+
+impl Explanation {
+    /// Returns the explanation for a path that Bowline itself never opens, whatever the rules say.
+    fn with_refusal(mut self) -> Self {
+        let effect = self.client_effect.take().unwrap_or(self.ruling.effect);
+        self.own_tools_effect = (effect != Effect::Deny).then_some(effect);
+        self.ruling.effect = Effect::Deny;
+        for reason in &mut self.ruling.reasons {
+            if reason.basis == ReasonBasis::BuiltIn(BuiltInRule::OutsideWorkspace) {
+                reason.effect = Effect::Deny;
+            }
+        }
+        self
+    }
 }
 
 /// Prints the decision and its reasons.
@@ -62,7 +81,8 @@ pub(super) fn run(
         let client_effect = client_policy.as_ref().map(|policy| policy.evaluate(operation, &context).effect);
         let ruling = policy.evaluate(operation, &context);
         let differs = |effect: &Effect| *effect != ruling.effect;
-        Explanation { subject, client_effect: client_effect.filter(differs), ruling }
+        let client_effect = client_effect.filter(differs);
+        Explanation { subject, client_effect, own_tools_effect: None, ruling }
     };
     let kind = OperationKind::from(kind);
     let single = || match words {
@@ -90,7 +110,15 @@ pub(super) fn run(
         }
         OperationKind::Read | OperationKind::Write | OperationKind::Delete => {
             let path = location.absolute_path(single()?.as_ref())?;
-            judge(location.relative_name(&path).to_owned(), &file_operation(&roots, kind, path.clone()))
+            let subject = location.relative_name(&path).to_owned();
+            let access = if kind == OperationKind::Read { Access::Read } else { Access::Write };
+            match roots.admit(&path, access) {
+                Ok(admitted) => judge(subject, &admitted.operation(kind)),
+                Err(_) => {
+                    let target = OperationTarget::OutsideRoots { requested: path.clone() };
+                    judge(subject, &Operation { kind, target }).with_refusal()
+                }
+            }
         }
     };
     print(&if json {
@@ -98,14 +126,6 @@ pub(super) fn run(
     } else {
         to_text(&policy, &explanation, OutputStyle::for_stdout())
     })
-}
-
-fn file_operation(roots: &Roots, kind: OperationKind, path: String) -> Operation {
-    let access = if kind == OperationKind::Read { Access::Read } else { Access::Write };
-    match roots.admit(&path, access) {
-        Ok(admitted) => admitted.operation(kind),
-        Err(_) => Operation { kind, target: OperationTarget::OutsideRoots { requested: path } },
-    }
 }
 
 /// Formats the decision and every reason: for a line of several commands, at least one reason per command.
@@ -124,6 +144,10 @@ fn to_text(policy: &Policy, explanation: &Explanation, style: OutputStyle) -> St
     if let Some((text_style, word)) = explanation.client_effect.map(describe_effect) {
         let word = style.paint(text_style, word);
         _ = writeln!(text, "in run and chat: {word}, because of `approve` in your config.toml");
+    }
+    if let Some((text_style, word)) = explanation.own_tools_effect.map(describe_effect) {
+        let word = style.paint(text_style, word);
+        _ = writeln!(text, "if an agent asks for permission to use its own tools: {word}");
     }
     text
 }
@@ -148,6 +172,7 @@ fn to_json(policy: &Policy, location: &WorkspaceLocation, explanation: &Explanat
         "effect": explanation.ruling.effect.as_str(),
         "because": reasons.collect::<Vec<_>>(),
         "run_and_chat": explanation.client_effect.unwrap_or(explanation.ruling.effect).as_str(),
+        "own_tools": explanation.own_tools_effect.map(|effect| effect.as_str()),
     });
     format!("{output}\n")
 }
