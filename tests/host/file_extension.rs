@@ -150,10 +150,37 @@ async fn a_batch_that_only_reads_is_asked_about_and_recorded_as_reads() {
         call _bowline/fs/batch {"operations":[{"op":"read","path":"$ROOT/a.txt"},{"op":"read","path":"$ROOT/.env"}]}
         call _bowline/fs/batch {"operations":[{"op":"read","path":"$ROOT/missing"}]}
         "#,
-        expect![[""]],
+        expect![[r#"
+            > call _bowline/fs/batch {"operations":[{"op":"read","path":"$ROOT/a.txt"},{"op":"read","path":"$ROOT/.env"}]}
+              ? puppet asks: read 2 files
+              ? ! holds secrets ($ROOT/.env)
+              ?   read $ROOT/a.txt
+              ?   read $ROOT/.env
+              ? Asked because it holds secrets; only a rule that names it allows it
+            ! -32030 permission denied: the user said no {"kind":"permissionDenied","why":"the user said no"}
+            > call _bowline/fs/batch {"operations":[{"op":"read","path":"$ROOT/a.txt"},{"op":"read","path":"$ROOT/.env"}]}
+              ? puppet asks: read 2 files
+              ? ! holds secrets ($ROOT/.env)
+              ?   read $ROOT/a.txt
+              ?   read $ROOT/.env
+              ? Asked because it holds secrets; only a rule that names it allows it
+            {"results":[{"op":"read","data":"a\n","encoding":"utf-8","etag":"sha256:87428fc522803d31065e7bce3cf03fe475096631e5e07bbd7a0fde60c4cf25c7","size":2,"truncated":false,"dirty":false},{"op":"read","data":"KEY=1\n","encoding":"utf-8","etag":"sha256:929c28f541260cd8690babe97ae61472829cdf36e059c7b14e6b963f0f9ee77b","size":6,"truncated":false,"dirty":false}]}
+            > call _bowline/fs/batch {"operations":[{"op":"read","path":"$ROOT/missing"}]}
+            ! -32002 operation 0: Resource not found: $ROOT/missing {"kind":"notFound","index":0,"path":"$ROOT/missing","uri":"$ROOT/missing"}
+        "#]],
     )
     .await;
-    expect![[""]].assert_eq(&stage.audit_table());
+    expect![[r#"
+        session/start: allowed by nobody
+        turn/start turn 1: allowed by nobody
+        fs/read $ROOT/a.txt turn 1: denied by person (permission denied: the user said no)
+        fs/read $ROOT/a.txt turn 1: allowed by person
+        fs/read $ROOT/.env turn 1: allowed by person
+        fs/read $ROOT/missing turn 1: failed by preset: ask (resource not found: $ROOT/missing)
+        turn/end turn 1: allowed by nobody (EndTurn)
+        session/end: allowed by nobody
+    "#]]
+    .assert_eq(&stage.audit_table());
 }
 
 #[tokio::test]

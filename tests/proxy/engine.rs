@@ -312,10 +312,16 @@ fn an_editor_without_files_has_the_file_extension_served() {
         request_line(14, "_bowline/fs/stat", &path("a.txt")),
         request_line(15, "_bowline/fs/read", &path(".env")),
         request_line(16, "_bowline/fs/read", r#""path":7"#),
-        request_line(17, "_bowline/fs/watch", &path("a.txt")),
+        request_line(17, "_bowline/fs/watch", &path("watched")),
+        format!("mv '{}' '{}'", scene.file_path("b.txt"), scene.file_path("watched/d.txt")),
+        r#"read -r answer; printf '%s\n' "$answer" >> "$HOME/heard""#.to_owned(),
+        request_line(18, "_bowline/fs/unwatch", r#""watchId":"w1""#),
+        format!("mv '{}' '{}'", scene.file_path("watched/d.txt"), scene.file_path("b.txt")),
+        request_line(19, "_bowline/fs/unwatch", r#""watchId":"w1""#),
         PROMPT_RESPONSE_LINE.to_owned(),
     ]
     .join("\n");
+    std::fs::create_dir(scene.file_path("watched")).unwrap();
     let mut editor = PipedEditor::start(&scene, &["--host", "--policy", "accept-edits"], &json!({}), &turn);
     let mut asked = String::new();
     loop {
@@ -344,14 +350,17 @@ fn an_editor_without_files_has_the_file_extension_served() {
     expect![[r#"
         asked: change files, 2 operations at once, files: [{"path":"$PROJECT/b.txt"},{"path":"$PROJECT/a.txt"},{"path":"$PROJECT/c.bin"}]
         asked: read $PROJECT/.env, files: [{"path":"$PROJECT/.env"}]
-        {"jsonrpc":"2.0","id":10,"result":{"entries":[{"name":".env","type":"file","size":9},{"name":"a.txt","type":"file","size":4}],"truncated":false}}
+        {"jsonrpc":"2.0","id":10,"result":{"entries":[{"name":".env","type":"file","size":9},{"name":"a.txt","type":"file","size":4},{"name":"watched","type":"directory"}],"truncated":false}}
         {"jsonrpc":"2.0","id":11,"result":{"etag":"sha256:c3f9c8c283a2b1f2f1896f27a01cbe3cddc0c9d93f752e4639035a0f5b36f6e8","merged":false,"formatted":false}}
         {"jsonrpc":"2.0","id":12,"result":{"data":"one\ntwo\n","encoding":"utf-8","etag":"sha256:c3f9c8c283a2b1f2f1896f27a01cbe3cddc0c9d93f752e4639035a0f5b36f6e8","size":8,"truncated":false,"dirty":false}}
         {"jsonrpc":"2.0","id":13,"result":{"results":[{"op":"move"},{"op":"write","etag":"sha256:ae4b3280e56e2faf83f414a6e3dabe9d5fbe18976544c05fed121accb85b53fc","merged":false,"formatted":false}]}}
         {"jsonrpc":"2.0","id":14,"error":{"code":-32002,"message":"Resource not found: $PROJECT/a.txt","data":{"kind":"notFound","path":"$PROJECT/a.txt","uri":"$PROJECT/a.txt"}}}
         {"jsonrpc":"2.0","id":15,"error":{"code":-32030,"message":"permission denied: the user said no","data":{"kind":"permissionDenied","why":"the user said no"}}}
         {"jsonrpc":"2.0","id":16,"error":{"code":-32602,"message":"invalid type: integer `7`, expected path string at line 1 column 26","data":{"kind":"badParams"}}}
-        {"jsonrpc":"2.0","id":17,"error":{"code":-32601,"message":"Method not found: _bowline/fs/watch","data":{"method":"_bowline/fs/watch"}}}"#]].assert_eq(&format!("{asked}{}", answers.join("\n")));
+        {"jsonrpc":"2.0","id":17,"result":{"watchId":"w1"}}
+        {"jsonrpc":"2.0","method":"_bowline/fs/changed","params":{"sessionId":"s","watchId":"w1","changes":[{"path":"$PROJECT/watched/d.txt","kind":"created","by":"user"}]}}
+        {"jsonrpc":"2.0","id":18,"result":{}}
+        {"jsonrpc":"2.0","id":19,"error":{"code":-32602,"message":"no watch w1","data":{"kind":"unknownWatch","watchId":"w1"}}}"#]].assert_eq(&format!("{asked}{}", answers.join("\n")));
     assert_eq!(
         (scene.read_file("b.txt").as_str(), scene.read_file("c.bin").as_bytes()),
         ("one\ntwo\n", &[0, 1, 2][..])

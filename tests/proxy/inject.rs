@@ -43,7 +43,8 @@ impl UnsavedEditor {
         let file = scene.base().join("script");
         std::fs::write(&file, steps).unwrap();
         let (program, model) = (bowline().display().to_string(), format!("script:{}", file.display()));
-        let agent = ["--", &program, "agent", "--mode", "full", "--model", &model];
+        // With this set of tools, the agent does not replace the server's tools by its own.
+        let agent = ["--", &program, "agent", "--mode", "full", "--tools", "dual", "--model", &model];
         let mut wire = EditorClient::start(scene.command(&[&["proxy"], options, &agent].concat()));
         let initialize = json!({"protocolVersion": 1, "clientCapabilities": can});
         wire.call(&json!(0), "initialize", &initialize);
@@ -75,6 +76,10 @@ impl UnsavedEditor {
                         Some(text) => {
                             let answer = json!({"content": text});
                             self.editor.send(&json!({"jsonrpc": "2.0", "id": heard["id"], "result": answer}));
+                        }
+                        None if std::path::Path::new(&path).exists() => {
+                            let error = json!({"code": -32603, "message": "the file is not UTF-8"});
+                            self.editor.send(&json!({"jsonrpc": "2.0", "id": heard["id"], "error": error}));
                         }
                         None => self.editor.answer(&heard),
                     }
@@ -256,8 +261,8 @@ fn rules_decide_what_the_tools_do_in_place_of_a_question() {
 #[test]
 fn tools_that_the_editor_cannot_serve_are_left_out() {
     let steps = r#"
-{"calls": [{"name": "mcp__bowline__delete_file", "input": {"path": "a.txt"}}]}
-{"expect": "no tool \"mcp__bowline__delete_file\"", "calls": [{"name": "mcp__bowline__append_file", "input": {"path": "a.txt", "content": "more\n"}}]}
+{"calls": [{"name": "mcp__bowline__execute", "input": {"command": "true"}}]}
+{"expect": "no tool \"mcp__bowline__execute\"", "calls": [{"name": "mcp__bowline__append_file", "input": {"path": "a.txt", "content": "more\n"}}]}
 {"expect": "Appended 1 line to a.txt.", "text": "Done."}
 "#;
     let capabilities = json!({ "fs": { "readTextFile": true, "writeTextFile": true } });
@@ -270,6 +275,52 @@ fn tools_that_the_editor_cannot_serve_are_left_out() {
         writes "one\nsaved\nthree\nmore\n"
         Done."#]]
     .assert_eq(&told);
+}
+
+const BATCH_SCRIPT: &str = r#"
+{"calls": [{"name": "mcp__bowline__stat_file", "input": {"path": "a.txt"}}]}
+{"expect": "a.txt", "calls": [{"name": "mcp__bowline__write_files", "input": {"files": [{"path": "b.txt", "content": "b\n"}, {"path": "new/c.txt", "content": "c\n"}]}}]}
+{"expect": "Created new/c.txt", "calls": [{"name": "mcp__bowline__move_file", "input": {"from": "b.txt", "to": "d.txt"}}]}
+{"expect": "Moved b.txt to d.txt", "calls": [{"name": "mcp__bowline__delete_file", "input": {"path": "new", "recursive": true}}]}
+{"expect": "Deleted new", "calls": [{"name": "mcp__bowline__read_text_file", "input": {"path": "logo.png"}}]}
+{"expect": "image", "text": "Done."}
+"#;
+
+#[test]
+fn the_engine_changes_several_files_where_the_editor_cannot() {
+    for (options, capabilities) in [(&[][..], all_capabilities()), (&["--host"], json!({}))] {
+        let scene = project_with_file();
+        std::fs::write(scene.file_path("logo.png"), b"\x89PNG\r\n\x1a\n\0").unwrap();
+        let mut desk = UnsavedEditor::start(scene, options, &capabilities, BATCH_SCRIPT);
+        let said = desk.run_turn(|_| ());
+        let (session, told) = (desk.session.clone(), format!("{}{said}", desk.log));
+        let scene = desk.close();
+        assert_eq!((scene.read_file("d.txt").as_str(), scene.has_file("new")), ("b\n", false));
+        let expected = "asks change files, 2 operations at once\nasks move $PROJECT/b.txt to $PROJECT/d.txt\n\
+                        asks delete $PROJECT/new\nDone.";
+        assert_eq!(told, expected);
+        let undone = scene.run(&["undo", "--session", &session]);
+        assert!(undone.ends_with("--- 0\n"), "{undone}");
+        assert!(!scene.has_file("d.txt"), "{undone}");
+    }
+}
+
+#[test]
+fn a_file_with_unsaved_text_is_not_changed_past_the_editor() {
+    let steps = r#"
+{"calls": [{"name": "mcp__bowline__stat_file", "input": {"path": "a.txt"}}]}
+{"expect": "unsaved", "calls": [{"name": "mcp__bowline__delete_file", "input": {"path": "a.txt"}}]}
+{"expect": "a.txt has unsaved text in the editor", "calls": [{"name": "mcp__bowline__move_file", "input": {"from": "a.txt", "to": "b.txt"}}]}
+{"expect": "a.txt has unsaved text in the editor", "calls": [{"name": "mcp__bowline__write_files", "input": {"files": [{"path": "b.txt", "content": "b\n"}, {"path": "a.txt", "content": "x\n"}]}}]}
+{"expect": "a.txt has unsaved text in the editor", "text": "Done."}
+"#;
+    let mut desk = UnsavedEditor::start(project_with_file(), &[], &all_capabilities(), steps);
+    desk.set_unsaved("a.txt", "one\ntyped\nthree\n");
+    let said = desk.run_turn(|_| ());
+    let told = format!("{}{said}", desk.log);
+    let scene = desk.close();
+    assert_eq!((scene.read_file("a.txt").as_str(), scene.has_file("b.txt")), ("one\nsaved\nthree\n", false));
+    assert_eq!(told, "Done.");
 }
 
 #[test]

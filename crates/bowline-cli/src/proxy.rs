@@ -51,7 +51,7 @@ const STDERR_TIMEOUT: Duration = Duration::from_millis(500);
 /// The time limit for recording the agent's last changes.
 const FINAL_SCAN_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The maximum number of the proxy's own updates queued for an editor that does not read.
+/// The maximum number of the proxy's own updates queued for an editor or an agent that does not read.
 const MAX_PENDING_UPDATES: usize = 64;
 
 /// The maximum length of a traced line, in bytes; a longer one is traced in pieces.
@@ -66,7 +66,9 @@ editor's error, so a missing file reads as empty. BOWLINE_NO_QUIRKS=1 turns thes
 
 Each session gains an MCP server named `bowline`. Its tools read, write, edit, list and search files
 and run commands through the editor. So an agent without editor support sees unsaved text, and you
-review its work in the editor, which asks before a file is changed or a command is run. Only tools
+review its work in the editor, which asks before a file is changed or a command is run. Tools that
+move and delete files or write several at once need the editor's file extension `_bowline/fs/…`;
+without it they use the disk under your rules, and refuse files with unsaved text. Only tools
 that the editor supports are offered, or all of them with --host; with no tools, no server is added.
 The server's resources are the session's changes and the diagnostics that the editor shares with
 `_bowline/diagnostics`.
@@ -210,16 +212,17 @@ pub(crate) async fn run(arguments: ProxyArguments) -> Result<ExitCode, CliError>
         ..ProxyOptions::default()
     };
     let (update_sender, update_receiver) = tokio::sync::mpsc::channel(MAX_PENDING_UPDATES);
+    let (agent_sender, agent_receiver) = tokio::sync::mpsc::channel(MAX_PENDING_UPDATES);
     let interceptor = EngineInterceptor::new(
         Arc::new(engine.clone()),
         engine_sessions,
-        (caller_slot.clone(), update_sender),
+        (caller_slot.clone(), update_sender, agent_sender),
         chain,
     );
     let (caller, proxy) = Proxy::new(interceptor, served, settings);
     caller_slot.set(caller.clone());
     link.connect(caller);
-    let proxy = proxy.with_editor_updates(update_receiver);
+    let proxy = proxy.with_editor_updates(update_receiver).with_agent_updates(agent_receiver);
     let (signal_sender, signal_receiver) = tokio::sync::oneshot::channel();
     let stop = async move {
         // The receiver exists until this is done.

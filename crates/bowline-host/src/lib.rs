@@ -46,5 +46,6 @@ pub use error::HostError;
 pub use front_end::{FrontEnd, HostEvent, QuietFrontEnd};
 pub use host::{Host, HostCapabilities, HostOptions, HostPaths};
 pub use local_session::{AttributedChange, LocalSession, PermissionRuling, RelayedOperation};
+pub use operations::file_extension::watch::FilesChangedSender;
 pub use operations::permission::{NO_ALLOW_OPTION, ONLY_ALLOW_ALWAYS};
 pub use session::{HostSession, PromptOutcome};

@@ -15,6 +15,9 @@ use std::time::Duration;
 
 use bowline_mcp::server::{ResourceProvider, WorkspaceBackend};
 use bowline_policy::paths::Access;
+use bowline_protocol::file_extension::{
+    BatchError, BatchOperation, BatchResult, FileError, ReadFileResponse, ReadParams, StatFileResponse,
+};
 use bowline_protocol::relay::mcp_servers::EditorTools;
 use bowline_protocol::rpc_error::RpcError;
 use bowline_protocol::schema::v1::{
@@ -24,7 +27,9 @@ use bowline_protocol::schema::v1::{
 };
 use bowline_protocol::terminal::CommandExit;
 use bowline_text::lines::{LineWindow, slice_lines};
+use bowline_text::text;
 use bowline_wire::{CallError, ClientHandle};
+use bowline_workspace::disk_snapshot::{DiskSnapshot, take_disk_snapshot};
 use bowline_workspace::error::FilesError;
 use bowline_workspace::files::{FileBackend, Requester, TextReadOutcome, TextWriteOutcome};
 use bowline_workspace::list::{self, ListOptions, Listing};
@@ -40,6 +45,7 @@ use crate::engine::RelayedOperation;
 use crate::permission::{PermissionPrompt, run_with_permission};
 
 mod engine_fallback;
+mod file_extension;
 mod resources;
 mod session;
 mod write;
@@ -52,6 +58,9 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The most files that are searched in the editor's version; later ones are searched on disk.
 const MAX_READ_FILES: usize = 64;
+
+/// The largest file on disk that is compared with the editor's text.
+const MAX_COMPARED_BYTES: u64 = 64 << 20;
 
 /// The editor, for one session.
 #[derive(Clone)]
@@ -139,19 +148,27 @@ impl EditorBackend {
         let read = call_with_timeout(ANSWER_TIMEOUT, self.client.read_text_file(request)).await;
         match read {
             Ok(read) => Ok(read.content),
-            // Not every editor returns the right error code. Whether the file exists can be checked here.
+            // Not every editor returns the right error code. Whether the file exists and is text can be checked here.
             Err(failure @ (RpcError::ResourceNotFound { .. } | RpcError::Cancelled)) => Err(failure),
-            Err(failure) => {
-                let (roots, owned_path) = (self.roots.clone(), path.to_owned());
-                let admitted = spawn_blocking(move || roots.admit(&owned_path, Access::Read)).await;
-                match admitted {
-                    Ok(Ok(found)) if !found.exists() => {
-                        Err(RpcError::ResourceNotFound { uri: Some(path.to_owned()) })
+            Err(failure) => match self.take_disk_snapshot(path).await {
+                DiskSnapshot::Missing => Err(RpcError::ResourceNotFound { uri: Some(path.to_owned()) }),
+                DiskSnapshot::File { bytes, .. } => match text::decode(bytes) {
+                    Ok(_) => Err(failure),
+                    Err(_) => {
+                        let reason = "the editor cannot read it".to_owned();
+                        Err(RpcError::NotText { path: path.to_owned(), reason })
                     }
-                    _ => Err(failure),
-                }
-            }
+                },
+                DiskSnapshot::Unknown => Err(failure),
+            },
         }
+    }
+
+    /// Returns the state of a file on disk, if it is not too large to be compared with the editor's text.
+    async fn take_disk_snapshot(&self, path: &str) -> DiskSnapshot {
+        let (roots, path) = (self.roots.clone(), path.to_owned());
+        let snapshot = spawn_blocking(move || take_disk_snapshot(&roots, &path, MAX_COMPARED_BYTES)).await;
+        snapshot.unwrap_or(DiskSnapshot::Unknown)
     }
 
     fn unawaited_terminals(&self) -> MutexGuard<'_, HashMap<TerminalId, u64>> {
@@ -279,6 +296,26 @@ impl FileBackend for EditorBackend {
             Ok(search::search(roots, &query, admitted.as_ref(), &texts)?)
         })
         .await
+    }
+
+    fn serves_file_extension(&self) -> bool {
+        true
+    }
+
+    async fn stat(&self, path: &str) -> Result<StatFileResponse, FileError> {
+        file_extension::stat(self, path).await
+    }
+
+    async fn read_data(&self, params: ReadParams) -> Result<ReadFileResponse, FileError> {
+        file_extension::read_data(self, params).await
+    }
+
+    async fn batch(
+        &self,
+        operations: Vec<BatchOperation>,
+        _: &Requester,
+    ) -> Result<Vec<BatchResult>, BatchError> {
+        file_extension::batch(self, operations).await
     }
 }
 

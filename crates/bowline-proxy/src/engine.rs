@@ -16,6 +16,9 @@ use bowline_workspace::list::{ListOptions, Listing};
 use bowline_workspace::search::{SearchQuery, SearchResult};
 use serde_json::value::RawValue;
 
+use tokio::sync::oneshot;
+
+use crate::engine_interceptor::AgentUpdateSender;
 use crate::interceptor::BoxFuture;
 
 /// Opens engine sessions that accompany the editor's sessions.
@@ -113,6 +116,15 @@ pub trait EngineSession: Send + Sync {
         method: String,
         params: Box<RawValue>,
         call: Option<String>,
+    ) -> BoxFuture<'static, Result<Box<RawValue>, Error>>;
+
+    /// Serves the method that watches files. Changes are sent to `updates` as lines for the agent, once `answered`
+    /// completes; those of all watches of the session go to the channel of the first one.
+    fn watch(
+        &self,
+        params: Box<RawValue>,
+        updates: AgentUpdateSender,
+        answered: oneshot::Receiver<()>,
     ) -> BoxFuture<'static, Result<Box<RawValue>, Error>>;
 
     /// Lists a directory on this machine's disk, under the rules.

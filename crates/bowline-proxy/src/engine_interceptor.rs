@@ -93,6 +93,9 @@ pub struct EngineInterceptorOptions {
 /// The channel for our own updates to the editor. They are sent before any held messages.
 pub type EditorUpdateSender = mpsc::Sender<Vec<u8>>;
 
+/// The channel for our own notifications to the agent.
+pub type AgentUpdateSender = mpsc::Sender<Vec<u8>>;
+
 /// The caller for our own requests, set once a proxy exists.
 #[derive(Debug, Clone, Default)]
 pub struct CallerSlot(Arc<OnceLock<Caller>>);
@@ -116,6 +119,7 @@ pub struct EngineInterceptor {
     options: EngineInterceptorOptions,
     caller: CallerSlot,
     editor_updates: EditorUpdateSender,
+    agent_updates: AgentUpdateSender,
     next: Box<dyn Interceptor>,
     editor_capabilities: EditorCapabilities,
     // The quirk by which the agent gets empty text for a missing file, if it applies.
@@ -230,12 +234,13 @@ impl SessionContext {
 }
 
 impl EngineInterceptor {
-    /// Creates an interceptor. The sessions are registered in `engine_sessions`, updates are sent to `editor_updates`, and
+    /// Creates an interceptor. The sessions are registered in `engine_sessions`, updates are sent to `editor_updates` and
+    /// `agent_updates`, and
     /// `next` intercepts the messages after this one.
     pub fn new(
         engine: Arc<dyn Engine>,
         engine_sessions: EngineSessions,
-        (caller, editor_updates): (CallerSlot, EditorUpdateSender),
+        (caller, editor_updates, agent_updates): (CallerSlot, EditorUpdateSender, AgentUpdateSender),
         next: impl Interceptor + 'static,
     ) -> Self {
         Self {
@@ -243,6 +248,7 @@ impl EngineInterceptor {
             options: engine_sessions.options,
             caller,
             editor_updates,
+            agent_updates,
             next: Box::new(next),
             editor_capabilities: EditorCapabilities::default(),
             missing_file_quirk: None,

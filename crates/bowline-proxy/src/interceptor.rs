@@ -4,6 +4,7 @@ use bowline_protocol::relay::{ProxySide, RelayEvent};
 use bowline_protocol::schema::v1::{Error, RequestId};
 use bytes::Bytes;
 use serde_json::value::RawValue;
+use tokio::sync::oneshot;
 
 pub use bowline_wire::service::BoxFuture;
 
@@ -30,6 +31,9 @@ pub enum Disposition {
     Replace(Vec<Vec<u8>>),
     /// The request is not forwarded: its sender gets this answer.
     Answer(Result<Box<RawValue>, Error>),
+    /// As `Answer`, and the signal is sent once the answer is queued: lines for its sender that are queued after that
+    /// follow the answer.
+    AnswerAndSignal(Result<Box<RawValue>, Error>, oneshot::Sender<()>),
     /// The message goes to the proxy's own end, whose service answers it if it is a request.
     HandleLocally,
 }

@@ -18,7 +18,8 @@
 //!   side wait as well (a scan before the end of a turn is shown); with [`MessageOrder::Overtake`] they go on (a
 //!   permission request).
 //! - **Changed**: [`Disposition::Replace`] with the lines that take its place, or none.
-//! - **Answered**: [`Disposition::Answer`]. The other side never sees the request.
+//! - **Answered**: [`Disposition::Answer`]. The other side never sees the request. [`Disposition::AnswerAndSignal`] also
+//!   says when the answer is queued.
 //! - **Handled locally**: [`Disposition::HandleLocally`] gives it to the [`Service`] that [`Proxy::new`] was given.
 //! - **Own calls and notifications** go to the editor, or to the agent if the method begins with `mcp/`, through the
 //!   [`Caller`] that [`Proxy::new`] returns. A dropped call is cancelled at the other side; when the editor is gone,
@@ -30,12 +31,13 @@
 //!
 //! - [`EngineInterceptor`] has an [`Engine`] scan the disk, apply rules, record writes and serve what the editor lacks;
 //!   its updates go to the editor through [`Proxy::with_editor_updates`], before any held message that is released
-//!   after them.
+//!   after them, and to the agent through [`Proxy::with_agent_updates`], before any answer that is given after them.
 //! - [`ServerInjector`] adds one MCP server to each session. It edits one entry of `mcpServers` and leaves every other
 //!   byte. The server has a secret, socket or id that only this session knows. Tools wait until the session is known;
 //!   the connection does not. A session that is loaded again has only the new server, once it is open.
-//! - `EditorBackend` is the editor's workspace for that server: texts and commands are the editor's. A write that began
-//!   is completed, whether or not its caller still waits.
+//! - `EditorBackend` is the editor's workspace for that server: texts and commands are the editor's, and so are several
+//!   changes at once if it has the file extension. A write that began is completed, whether or not its caller still
+//!   waits.
 //! - A held request is dropped when its sender cancels it (-32800), or after the agent has gone; dropping it withdraws
 //!   its requests to the editor. No question is asked on behalf of an agent that has gone.
 //!
@@ -58,7 +60,8 @@ pub use engine::{
     RelayedOperation,
 };
 pub use engine_interceptor::{
-    CallerSlot, EditorUpdateSender, EngineInterceptor, EngineInterceptorOptions, EngineSessions,
+    AgentUpdateSender, CallerSlot, EditorUpdateSender, EngineInterceptor, EngineInterceptorOptions,
+    EngineSessions,
 };
 pub use inject::{InjectorHandle, InjectorOptions, ServerInjector};
 pub use interceptor::{

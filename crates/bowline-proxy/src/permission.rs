@@ -3,9 +3,11 @@
 //! Each prompt is a tool call of its own, with the diff or the command, so that the editor displays it like the agent's
 //! own calls.
 
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use bowline_policy::paths::{Access, LexicalPath, find_protection};
+use bowline_protocol::file_extension::BatchOperation;
 use bowline_protocol::rpc_error::RpcError;
 use bowline_protocol::schema::v1::{
     Diff, PermissionOption, PermissionOptionKind, RequestPermissionOutcome, RequestPermissionRequest,
@@ -48,6 +50,47 @@ impl PermissionPrompt {
             raw_input: json!({ "path": path }),
             always_asks: LexicalPath::parse(path)
                 .is_ok_and(|path| find_protection(&path, Access::Write).is_some()),
+        }
+    }
+
+    /// Returns the prompt for several changes of files at once, with the texts that are known.
+    pub(crate) fn for_batch(operations: &[BatchOperation], diffs: Vec<Diff>) -> Self {
+        let (mut paths, mut is_lossy) = (Vec::new(), false);
+        for operation in operations {
+            match operation {
+                BatchOperation::Read(read) => paths.push(read.path.as_path()),
+                BatchOperation::Write(write) => paths.push(&write.path),
+                BatchOperation::Mkdir(mkdir) => paths.push(&mkdir.path),
+                BatchOperation::Copy(copy) => paths.extend([copy.from.as_path(), &copy.to]),
+                BatchOperation::Move(transfer) => {
+                    is_lossy = true;
+                    paths.extend([transfer.from.as_path(), &transfer.to]);
+                }
+                BatchOperation::Remove(removal) => {
+                    is_lossy = true;
+                    paths.push(&removal.path);
+                }
+            }
+        }
+        let title = match operations {
+            [BatchOperation::Write(write)] => format!("Write {}", write.path.display()),
+            [BatchOperation::Move(transfer)] => {
+                format!("Move {} to {}", transfer.from.display(), transfer.to.display())
+            }
+            [BatchOperation::Remove(removal)] => format!("Delete {}", removal.path.display()),
+            operations => format!("Change {} files", operations.len()),
+        };
+        let is_protected = |path: &&Path| {
+            LexicalPath::parse(path).is_ok_and(|path| find_protection(&path, Access::Write).is_some())
+        };
+        Self {
+            kind: ToolKind::Edit,
+            title: display::escape_line(&title, MAX_TITLE),
+            content: diffs.into_iter().map(Into::into).collect(),
+            locations: paths.iter().map(|path| ToolCallLocation::new(*path)).collect(),
+            raw_input: json!({ "paths": paths }),
+            // An approval of writes does not cover files that go away.
+            always_asks: is_lossy || paths.iter().any(is_protected),
         }
     }
 

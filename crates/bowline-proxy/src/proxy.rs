@@ -96,6 +96,7 @@ pub struct Proxy {
     own_streams: PeerStreams,
     driver: BoxFuture<'static, std::io::Result<()>>,
     editor_updates: Option<mpsc::Receiver<Vec<u8>>>,
+    agent_updates: Option<mpsc::Receiver<Vec<u8>>>,
 }
 
 impl Proxy {
@@ -119,6 +120,7 @@ impl Proxy {
                 own_streams,
                 driver,
                 editor_updates: None,
+                agent_updates: None,
             },
         )
     }
@@ -127,6 +129,12 @@ impl Proxy {
     #[must_use]
     pub fn with_editor_updates(self, updates: mpsc::Receiver<Vec<u8>>) -> Self {
         Self { editor_updates: Some(updates), ..self }
+    }
+
+    /// Sends lines to the agent, each before any answer to the agent that is given after it was queued.
+    #[must_use]
+    pub fn with_agent_updates(self, updates: mpsc::Receiver<Vec<u8>>) -> Self {
+        Self { agent_updates: Some(updates), ..self }
     }
 
     /// Forwards messages until one side is gone or `stop` completes. When the agent is gone, `agent_exit` describes how
@@ -152,6 +160,7 @@ impl Proxy {
             interceptor: self.interceptor,
             options: self.options,
             editor_updates: self.editor_updates,
+            agent_updates: self.agent_updates,
             ends,
             held_messages: FuturesUnordered::new(),
             held_bytes: [0; 3],
@@ -260,6 +269,7 @@ struct ProxyCore {
     interceptor: Box<dyn Interceptor>,
     options: ProxyOptions,
     editor_updates: Option<mpsc::Receiver<Vec<u8>>>,
+    agent_updates: Option<mpsc::Receiver<Vec<u8>>>,
     ends: [ProxyEnd; 3],
     held_messages: FuturesUnordered<HeldMessage>,
     // The number of bytes in `held_messages`, by end.
@@ -389,7 +399,7 @@ impl ProxyCore {
             self.release(message, disposition);
             has_moved = true;
         }
-        has_moved
+        has_moved | self.poll_agent_updates(cx)
     }
 
     /// Queues the engine's updates for the editor, unless the editor does not read.
@@ -406,6 +416,31 @@ impl ProxyCore {
             }
         }
         has_moved
+    }
+
+    /// Queues the engine's updates for the agent, unless the agent does not read.
+    fn poll_agent_updates(&mut self, cx: &mut Context<'_>) -> bool {
+        let mut has_moved = false;
+        while self.ends[AGENT].output.size() < self.options.high_water
+            && let Some(updates) = &mut self.agent_updates
+            && let Poll::Ready(line) = updates.poll_recv(cx)
+        {
+            has_moved = true;
+            match line {
+                Some(line) => self.ends[AGENT].output.push_line(line),
+                None => self.agent_updates = None,
+            }
+        }
+        has_moved
+    }
+
+    /// Writes the pending updates for the agent before an answer, which may end them.
+    fn flush_agent_updates(&mut self) {
+        while let Some(updates) = &mut self.agent_updates
+            && let Ok(line) = updates.try_recv()
+        {
+            self.ends[AGENT].output.push_line(line);
+        }
     }
 
     /// Writes the pending updates before the agent's next message is processed, which may refer to the same tool call.

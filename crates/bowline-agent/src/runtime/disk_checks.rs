@@ -4,13 +4,13 @@ use std::collections::{HashSet, VecDeque};
 use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
+use bowline_text::unsaved_text::is_equivalent_text;
 use bowline_workspace::disk_snapshot::{DiskSnapshot, take_disk_snapshot};
 use tokio::task::spawn_blocking;
 
 use super::SessionRuntime;
 use super::disk_comparison::{
     CommandTimes, ComparisonBase, DiskComparison, DiskContent, compare_with_disk, decode_text,
-    is_equivalent_text,
 };
 
 /// Larger files are not compared: the client's text is taken as it is.

@@ -9,8 +9,7 @@ use std::time::{Duration, SystemTime};
 
 use bowline_text::merge::merge;
 use bowline_text::text::{self, fit_line_endings};
-
-const BOM: char = '\u{feff}';
+use bowline_text::unsaved_text::is_equivalent_text;
 
 /// File times move in steps, and lag behind the clock by up to one step.
 const FILE_TIME_STEP: Duration = Duration::from_millis(50);
@@ -153,17 +152,6 @@ fn has_dropped_bytes(bytes: &[u8], text: &str) -> bool {
         }
         None => false,
     }) && rest.is_empty()
-}
-
-/// Returns whether two texts are equal except for what clients change on their own: the byte order mark, the kind of
-/// line endings, and the newline at the end.
-pub(crate) fn is_equivalent_text(one: &str, other: &str) -> bool {
-    let lines = |text: &'_ str| {
-        let text = text.strip_prefix(BOM).unwrap_or(text).to_owned();
-        let text = text.replace("\r\n", "\n");
-        text.strip_suffix('\n').map(str::to_owned).unwrap_or(text)
-    };
-    one == other || lines(one) == lines(other)
 }
 
 #[cfg(test)]

@@ -20,6 +20,7 @@ use bowline_protocol::schema::v1::{ToolCallContent, ToolCallLocation, ToolCallUp
 use bowline_text::display;
 use bowline_text::hash::ContentHash;
 use bowline_text::lines::LineWindow;
+use bowline_text::unsaved_text::is_equivalent_text;
 use bowline_tools::tools::describe::{
     count_lines, count_noun, describe_conflicts, describe_diff, first_different_line,
 };
@@ -35,7 +36,6 @@ use super::search::check_project_is_local;
 use super::write::{is_replacement_seen, read_current};
 use crate::permission::{Authorization, OperationOutcome, OperationRequest};
 use crate::runtime::batch;
-use crate::runtime::disk_comparison::is_equivalent_text;
 use crate::runtime::{Backend, BatchFailure, BatchWrite, ClientContent, LocalPreview, WrittenText};
 
 /// How often a change is decided and shown again because a file changed meanwhile.

@@ -15,6 +15,7 @@ use bowline_protocol::schema::v1::{ToolCallContent, ToolKind};
 use bowline_text::display;
 use bowline_text::edits::SearchReplaceEdit;
 use bowline_text::lines::LineWindow;
+use bowline_text::unsaved_text::is_equivalent_text;
 use bowline_tools::mcp_tools::McpCallOutput;
 use bowline_tools::mcp_tools::workspace::{
     APPEND_TOOL, DELETE_TOOL, EDIT_TOOL, KILL_TOOL, LIST_TOOL, MOVE_TOOL, OUTPUT_TOOL, READ_TOOL, RUN_TOOL,
@@ -30,7 +31,7 @@ use super::mcp::show_progress_until;
 use super::specs::BuiltinTool;
 use super::{commands, preview, write};
 use crate::permission::{OperationOutcome, OperationRequest};
-use crate::runtime::disk_comparison::{DiskContent, is_equivalent_text};
+use crate::runtime::disk_comparison::DiskContent;
 use crate::runtime::{AdoptedWorkspace, Backend, BackendChoice};
 
 /// The longest query or command in a title, in bytes.

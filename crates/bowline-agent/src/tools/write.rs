@@ -17,6 +17,7 @@ use bowline_protocol::schema::v1::{ToolCallContent, ToolCallUpdateFields, ToolKi
 use bowline_text::edits::{MatchSelection, SearchReplaceEdit};
 use bowline_text::hash::ContentHash;
 use bowline_text::lines::LineWindow;
+use bowline_text::unsaved_text::is_equivalent_text;
 use bowline_tools::tools::describe::{self, count_lines, count_noun, describe_diff, first_different_line};
 use bowline_tools::tools::input::ToolInputFields;
 use bowline_tools::tools::write::{CurrentText, RequestedWrite, WriteDecision, decide_write, record_write};
@@ -26,7 +27,7 @@ use serde_json::{Value, json};
 use super::FileBackends;
 use super::active_call::{ActiveCall, CallStop, ToolOutput, location};
 use crate::permission::{Authorization, OperationOutcome, OperationRequest};
-use crate::runtime::disk_comparison::{DiskContent, decode_text, is_equivalent_text};
+use crate::runtime::disk_comparison::{DiskContent, decode_text};
 use crate::runtime::{Backend, DiskComparison, FileAbsence, RuntimeError, ServedText};
 
 /// How often a change is shown again because the file changed during the user's review.

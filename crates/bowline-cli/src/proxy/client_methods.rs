@@ -3,7 +3,7 @@
 
 use bowline_host::LocalSession;
 use bowline_protocol::file_extension::{
-    BATCH_METHOD, FileError, LIST_METHOD, READ_METHOD, STAT_METHOD, WRITE_METHOD,
+    BATCH_METHOD, FileError, LIST_METHOD, READ_METHOD, STAT_METHOD, UNWATCH_METHOD, WRITE_METHOD,
 };
 use bowline_protocol::rpc_error::RpcError;
 use bowline_protocol::schema::v1::{
@@ -60,13 +60,17 @@ async fn handle_file_extension(
         READ_METHOD => with_params(params, |request| session.read_file(request)).await,
         WRITE_METHOD => with_params(params, |request| session.write_file(request, call)).await,
         BATCH_METHOD => with_params(params, |request| session.batch_files(request, call)).await,
+        UNWATCH_METHOD => with_params(params, |request| session.unwatch_files(request)).await,
         _ => return None,
     };
     Some(result)
 }
 
 /// Reads the params, runs a method with them, and returns its answer.
-async fn with_params<P, T, E, F>(params: &RawValue, run: impl FnOnce(P) -> F) -> Result<Box<RawValue>, Error>
+pub(super) async fn with_params<P, T, E, F>(
+    params: &RawValue,
+    run: impl FnOnce(P) -> F,
+) -> Result<Box<RawValue>, Error>
 where
     P: DeserializeOwned,
     T: Serialize,

@@ -26,7 +26,7 @@ pub(super) struct EngineArguments {
     /// Serve files and terminals to the agent where the editor does not
     ///
     /// Your rules apply, and changes are journaled and can be undone. The editor asks you about operations that the
-    /// rules leave open.
+    /// rules leave open. If the editor has no files at all, the file extension `_bowline/fs/…` is served, too.
     #[arg(long)]
     host: bool,
     /// Send the agent's changes on disk through the editor for review

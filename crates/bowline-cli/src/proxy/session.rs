@@ -6,15 +6,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use bowline_history::attribution::{AttributedChange, ChangeAttribution, SessionDirectory};
 use bowline_history::changes::{ChangeId, Reversal};
 use bowline_history::undo::ChangeSelection;
-use bowline_host::LocalSession;
+use bowline_host::{FilesChangedSender, LocalSession};
 use bowline_mcp::server::{CHANGES_URI, ResourceEvent, ResourceProvider, WorkspaceResources};
 use bowline_protocol::accumulator::ToolCallView;
 use bowline_protocol::diagnostics::Diagnostic;
+use bowline_protocol::file_extension::CHANGED_METHOD;
 use bowline_protocol::rpc_error::RpcError;
 use bowline_protocol::schema::v1::{Error, PermissionOption, RequestPermissionOutcome, ToolCallId};
 use bowline_proxy::{
-    BoxFuture, EditorWriteRequest, EngineSession, JournalledWrite, PermissionRuling, RedoChange,
-    RelayedOperation,
+    AgentUpdateSender, BoxFuture, EditorWriteRequest, EngineSession, JournalledWrite, PermissionRuling,
+    RedoChange, RelayedOperation,
 };
 use bowline_text::lines::LineWindow;
 use bowline_text::merge::MergeConflict;
@@ -23,8 +24,9 @@ use bowline_workspace::files::FileBackend;
 use bowline_workspace::list::{ListOptions, Listing};
 use bowline_workspace::search::{SearchQuery, SearchResult};
 use bowline_workspace::workspace::Workspace;
+use serde_json::json;
 use serde_json::value::RawValue;
-use tokio::sync::{Semaphore, broadcast};
+use tokio::sync::{Semaphore, broadcast, oneshot};
 
 use super::client_methods;
 use super::engine::log_to_stderr;
@@ -315,6 +317,26 @@ impl EngineSession for LocalEngineSession {
                 notify_changes(&news);
             }
             result
+        })
+    }
+
+    fn watch(
+        &self,
+        params: Box<RawValue>,
+        updates: AgentUpdateSender,
+        answered: oneshot::Receiver<()>,
+    ) -> BoxFuture<'static, Result<Box<RawValue>, Error>> {
+        let session = self.session.clone();
+        let sender: FilesChangedSender = Arc::new(move |notification| {
+            let line = json!({ "jsonrpc": "2.0", "method": CHANGED_METHOD, "params": notification });
+            let updates = updates.clone();
+            Box::pin(async move { updates.send(line.to_string().into_bytes()).await.is_ok() })
+        });
+        // If the signal is dropped, the request was cancelled, which is an answer, too.
+        let answered = Box::pin(async { answered.await.map_or_else(drop, drop) });
+        Box::pin(async move {
+            client_methods::with_params(&params, |request| session.watch_files(request, sender, answered))
+                .await
         })
     }
 

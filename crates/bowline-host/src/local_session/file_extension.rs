@@ -2,15 +2,18 @@
 
 use std::sync::Arc;
 
+use bowline_access::approvals::BoxFuture;
 use bowline_protocol::file_extension::{
     BatchError, BatchFilesRequest, BatchFilesResponse, FileError, ListDirectoryRequest,
     ListDirectoryResponse, ReadFileRequest, ReadFileResponse, StatFileRequest, StatFileResponse,
-    WriteFileRequest, WriteFileResponse,
+    UnwatchFilesRequest, UnwatchFilesResponse, WatchFilesRequest, WatchFilesResponse, WriteFileRequest,
+    WriteFileResponse,
 };
 use bowline_protocol::rpc_error::RpcError;
 
 use super::{LocalSession, require_capability};
 use crate::operations::OperationContext;
+use crate::operations::file_extension::watch::{self, FilesChangedSender};
 use crate::operations::file_extension::{self, LIMITS};
 use crate::session::SessionInner;
 
@@ -89,6 +92,36 @@ impl LocalSession {
             file_extension::batch::change_files(session, context, operations)
         });
         changed.await.map(BatchFilesResponse::new)
+    }
+
+    /// Serves `_bowline/fs/watch`. Changes are sent once `answered` completes; those of all watches of the session go to
+    /// the sender of the first one.
+    ///
+    /// # Errors
+    /// Returns an error if the path cannot be watched.
+    pub async fn watch_files(
+        &self,
+        request: WatchFilesRequest,
+        sender: FilesChangedSender,
+        answered: BoxFuture<'static, ()>,
+    ) -> Result<WatchFilesResponse, FileError> {
+        self.require_reading()?;
+        let operation = request.into_operation()?;
+        self.run_file_operation(None, |session, context| {
+            watch::start_watch(session, context, operation, (sender, answered))
+        })
+        .await
+    }
+
+    /// Serves `_bowline/fs/unwatch`.
+    ///
+    /// # Errors
+    /// Returns an error if there is no such watch.
+    pub async fn unwatch_files(
+        &self,
+        request: UnwatchFilesRequest,
+    ) -> Result<UnwatchFilesResponse, FileError> {
+        watch::unwatch(self.inner.session.clone(), request).await
     }
 
     /// Runs an operation whose error is one of the extension's.

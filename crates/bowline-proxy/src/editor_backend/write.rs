@@ -102,7 +102,7 @@ async fn journal_and_write(
 }
 
 /// Returns the editor's text of a file, or `None` if the file does not exist.
-async fn read_current(editor: &EditorBackend, path: &str) -> Result<Option<String>, RpcError> {
+pub(super) async fn read_current(editor: &EditorBackend, path: &str) -> Result<Option<String>, RpcError> {
     match editor.read_text(path, LineWindow::default()).await {
         Ok(text) => Ok(Some(text)),
         Err(RpcError::ResourceNotFound { .. }) => Ok(None),

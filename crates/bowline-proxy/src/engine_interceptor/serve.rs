@@ -11,7 +11,7 @@
 
 use std::time::Duration;
 
-use bowline_protocol::file_extension::{FileCapabilities, FileLimits};
+use bowline_protocol::file_extension::{FileCapabilities, FileLimits, WATCH_METHOD};
 use bowline_protocol::quirks::{PeerRole, Quirk, Workaround};
 use bowline_protocol::relay::{FileRead, Method, ProxySide};
 use bowline_protocol::rpc_error::RpcError;
@@ -25,6 +25,7 @@ use bowline_wire::{CallError, Caller};
 use bytes::Bytes;
 use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Map, Value, json};
+use tokio::sync::oneshot;
 use tokio::time::timeout;
 
 use super::missing_file::{empty_read_response, is_missing_file_error};
@@ -111,6 +112,7 @@ impl EngineInterceptor {
         };
         let (context, logger) = (session.context.clone(), self.engine.clone());
         let quirk = self.missing_file_quirk.filter(|_| method == Method::Read);
+        let watch_updates = (name == WATCH_METHOD).then(|| self.agent_updates.clone());
         let permit = self.serve_permits.clone().try_acquire_owned().ok();
         let is_quick = method == Method::Terminal && name != CLIENT_METHOD_NAMES.terminal_wait_for_exit;
         if permit.is_none() && !is_quick {
@@ -122,14 +124,21 @@ impl EngineInterceptor {
             Box::pin(async move {
                 let _permit = permit;
                 match context.engine().await {
-                    Some(engine) => match (engine.serve(name, params, call).await, quirk) {
-                        // The engine keeps track of the missing file.
-                        (Err(error), Some(quirk)) if is_missing_file_error(&error) => {
-                            logger.log(&quirk.log_line(&error.message));
-                            Disposition::Answer(empty_read_response())
+                    Some(engine) => {
+                        if let Some(updates) = watch_updates {
+                            let (signal, answered) = oneshot::channel();
+                            let answer = engine.watch(params, updates, answered).await;
+                            return Disposition::AnswerAndSignal(answer, signal);
                         }
-                        (answer, _) => Disposition::Answer(answer),
-                    },
+                        match (engine.serve(name, params, call).await, quirk) {
+                            // The engine keeps track of the missing file.
+                            (Err(error), Some(quirk)) if is_missing_file_error(&error) => {
+                                logger.log(&quirk.log_line(&error.message));
+                                Disposition::Answer(empty_read_response())
+                            }
+                            (answer, _) => Disposition::Answer(answer),
+                        }
+                    }
                     None => Disposition::Answer(Err(Error::from(workspace_unavailable()))),
                 }
             }),
@@ -269,8 +278,7 @@ fn change_capabilities(line: &[u8], change: CapabilityChange) -> Option<Vec<u8>>
         meta.remove("fs");
     }
     if change.adds_extension {
-        // Watching takes notifications, which nothing here sends.
-        let files = FileCapabilities { watch: None, ..FileCapabilities::with_limits(&FileLimits::DEFAULT) };
+        let files = FileCapabilities::with_limits(&FileLimits::DEFAULT);
         files.insert_into(object_entry(capabilities, "_meta")?);
     }
     if change.adds_methods {

@@ -193,6 +193,22 @@ impl EngineSession for TestEngine {
         Box::pin(async move { if is_missing { Err(missing.into()) } else { Ok(answer) } })
     }
 
+    fn watch(
+        &self,
+        params: Box<RawValue>,
+        updates: AgentUpdateSender,
+        answered: oneshot::Receiver<()>,
+    ) -> BoxFuture<'static, Result<Box<RawValue>, Error>> {
+        Box::pin(async move {
+            updates.send(b"\"of an earlier watch\"".to_vec()).await.unwrap();
+            tokio::spawn(async move {
+                answered.await.unwrap();
+                updates.send(b"\"of this watch\"".to_vec()).await.unwrap();
+            });
+            Ok(params)
+        })
+    }
+
     fn list(&self, _: String, _: ListOptions) -> BoxFuture<'static, Result<Listing, RpcError>> {
         Box::pin(async { Err(workspace_unavailable()) })
     }
@@ -264,11 +280,12 @@ async fn start_harness_with(
     ) = (peer_pair(1 << 20), peer_pair(1 << 20));
     let engine = TestEngine::default();
     let (line, (update_sender, updates)) = (CallerSlot::default(), mpsc::channel(64));
+    let (agent_sender, agent_updates) = mpsc::channel(64);
     let sessions = EngineSessions::new(options);
     let interceptor = EngineInterceptor::new(
         Arc::new(engine.clone()),
         sessions,
-        (line.clone(), update_sender),
+        (line.clone(), update_sender, agent_sender),
         InterceptorChain::default(),
     );
     let settings =
@@ -276,7 +293,7 @@ async fn start_harness_with(
     let (caller, proxy) = Proxy::new(interceptor, EchoService, settings);
     line.set(caller);
     let agent_exit = async { "gone".to_owned() };
-    let running = tokio::spawn(proxy.with_editor_updates(updates).run(
+    let running = tokio::spawn(proxy.with_editor_updates(updates).with_agent_updates(agent_updates).run(
         editor_streams,
         agent_streams,
         agent_exit,
@@ -1084,12 +1101,18 @@ async fn the_file_extension_is_served_where_the_editor_has_no_files() {
         let mut harness = start_harness(options, r#"{"_meta":{"other":1}}"#).await;
         let initialize: Value = serde_json::from_str(&harness.received_initialize).unwrap();
         expect![[
-            r#"{"other":1,"bowline":{"version":1,"fs":{"list":{"maxEntries":2000},"stat":{},"read":{"maxBytes":16777216},"write":{"maxBytes":33554432},"batch":{"maxOperations":1000,"maxBytes":33554432}}}}"#
+            r#"{"other":1,"bowline":{"version":1,"fs":{"list":{"maxEntries":2000},"stat":{},"read":{"maxBytes":16777216},"write":{"maxBytes":33554432},"batch":{"maxOperations":1000,"maxBytes":33554432},"watch":{"maxWatches":64,"maxChanges":256}}}}"#
         ]]
         .assert_eq(&initialize["params"]["clientCapabilities"]["_meta"].to_string());
         harness.agent.send(read).await;
         let answer = harness.agent.receive().await;
         assert!(answer.contains(r#""id":9,"result":{"here":"_bowline/fs/read""#), "{answer}");
+        // The answer follows the changes of earlier watches, and is followed by those of its own.
+        harness.agent.send(&read.replace("fs/read", "fs/watch")).await;
+        assert_eq!(harness.agent.receive().await, r#""of an earlier watch""#);
+        let answer = harness.agent.receive().await;
+        assert!(answer.contains(r#""id":9,"result":{"sessionId":"s""#), "{answer}");
+        assert_eq!(harness.agent.receive().await, r#""of this watch""#);
     }
     // An editor with files has unsaved text that the engine does not know.
     let options = EngineInterceptorOptions { serve_as_host: true, ..EngineInterceptorOptions::default() };

@@ -155,10 +155,10 @@ async fn only_what_the_editor_serves_is_offered() {
         writeln!(transcript, "{}", names.join(" ")).unwrap();
     }
     expect![[r#"
-        read_text_file write_text_file edit_text_file append_file list_directory search_text execute terminal_output kill_terminal
-        read_text_file write_text_file edit_text_file append_file list_directory search_text
-        read_text_file list_directory search_text execute terminal_output kill_terminal
-        read_text_file list_directory search_text
+        read_text_file write_text_file edit_text_file write_files append_file delete_file move_file list_directory stat_file search_text execute terminal_output kill_terminal
+        read_text_file write_text_file edit_text_file write_files append_file delete_file move_file list_directory stat_file search_text
+        read_text_file list_directory stat_file search_text execute terminal_output kill_terminal
+        read_text_file list_directory stat_file search_text
         execute terminal_output kill_terminal
     "#]]
     .assert_eq(&transcript);

@@ -151,9 +151,18 @@ impl ProxyCore {
                     self.ends[to].output.push_line(line);
                 }
             }
+            Disposition::AnswerAndSignal(answer, signal) => {
+                let message = RoutedMessage { from, kind, id, renamed, line };
+                self.apply_disposition(message, Disposition::Answer(answer));
+                // The receiver may be gone.
+                signal.send(()).ok();
+            }
             Disposition::Answer(answer) => {
                 let Some(id) = id.filter(|_| kind == RoutedMessageKind::Request) else { return };
                 self.relay.mark_answered(side_of(from), &id);
+                if from == AGENT {
+                    self.flush_agent_updates();
+                }
                 let line = match answer {
                     Ok(result) => {
                         format!(r#"{{"jsonrpc":"2.0","id":{},"result":{}}}"#, id_to_json(&id), result.get())

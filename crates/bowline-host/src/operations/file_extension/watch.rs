@@ -11,13 +11,15 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
+use bowline_access::approvals::BoxFuture;
+use bowline_protocol::file_extension::operations::WatchOperation;
 use bowline_protocol::file_extension::{
     FileError, FilesChangedNotification, UnwatchFilesRequest, UnwatchFilesResponse, WatchFilesRequest,
     WatchFilesResponse, WatchId,
 };
 use bowline_protocol::rpc_error::RpcError;
 use bowline_protocol::schema::v1::SessionId;
-use bowline_wire::{AgentHandle, ClientContext};
+use bowline_wire::ClientContext;
 use bowline_workspace::workspace::{
     FileWatches, WatchContext, WatchOptions, WatchReport, WatchSignal, WatchTarget,
 };
@@ -27,7 +29,7 @@ use tokio::time::{Instant, sleep_until};
 
 use super::{LIMITS, operation_context};
 use crate::operations::browse::{can_read, run_as_read};
-use crate::operations::run_blocking;
+use crate::operations::{OperationContext, run_blocking};
 use crate::session::SessionInner;
 
 /// How long changes are gathered before they are reported.
@@ -35,6 +37,9 @@ const COALESCE_WINDOW: Duration = Duration::from_millis(100);
 
 /// How many requests wait for the task; further ones wait to be queued.
 const MAX_QUEUED_REQUESTS: usize = 16;
+
+/// Sends a notification to the agent. Returns whether the agent is still there.
+pub type FilesChangedSender = Arc<dyn Fn(FilesChangedNotification) -> BoxFuture<'static, bool> + Send + Sync>;
 
 /// Serves `_bowline/fs/watch`.
 pub(crate) async fn watch(
@@ -44,16 +49,33 @@ pub(crate) async fn watch(
     cx: ClientContext,
 ) -> Result<WatchFilesResponse, FileError> {
     let operation = request.into_operation()?;
+    let context = operation_context(&session, agent, operation.path.as_str(), &cx);
+    let handle = cx.agent().clone();
+    let sender: FilesChangedSender = Arc::new(move |notification| {
+        let handle = handle.clone();
+        Box::pin(async move { handle.notify_files_changed(&notification).await.is_ok() })
+    });
+    start_watch(session, context, operation, (sender, Box::pin(async move { cx.answered().await }))).await
+}
+
+/// Starts a watch, authorized and recorded. Its changes are sent after the request is answered; those of all watches of
+/// the session go to the sender of the first one.
+pub(crate) async fn start_watch(
+    session: Arc<SessionInner>,
+    context: OperationContext,
+    operation: WatchOperation,
+    (sender, answered): (FilesChangedSender, BoxFuture<'static, ()>),
+) -> Result<WatchFilesResponse, FileError> {
     let path = operation.path.as_str().to_owned();
-    let context = operation_context(&session, agent, &path, &cx);
     let title = format!("watch {path}");
     let watched = run_as_read(session.clone(), context, path, title, move |files, admitted, _| {
         WatchTarget::new(files, admitted, &operation)
     });
     let (target, approval) = watched.await?;
-    let requests = session.watches.start(&session, cx.agent())?;
+    let requests = session.watches.start(&session, sender)?;
     let was_asked = approval.is_bound_to_operation();
-    let id = send_request(&requests, |reply| WatchRequest::Add { target, was_asked, cx, reply }).await??;
+    let add = |reply| WatchRequest::Add { target, was_asked, answered, reply };
+    let id = send_request(&requests, add).await??;
     Ok(WatchFilesResponse::new(id))
 }
 
@@ -97,7 +119,7 @@ enum WatchRequest {
     Add {
         target: WatchTarget,
         was_asked: bool,
-        cx: ClientContext,
+        answered: BoxFuture<'static, ()>,
         reply: oneshot::Sender<Result<WatchId, FileError>>,
     },
     Remove {
@@ -111,7 +133,7 @@ impl SessionWatches {
     fn start(
         &self,
         session: &Arc<SessionInner>,
-        agent: &AgentHandle,
+        sender: FilesChangedSender,
     ) -> Result<mpsc::Sender<WatchRequest>, FileError> {
         let mut task = self.task.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(running) = &*task {
@@ -120,11 +142,8 @@ impl SessionWatches {
         let watches = FileWatches::new(&session.files, WatchOptions::with_limits(&LIMITS))?;
         let signal = watches.signal()?;
         let (requests, received) = mpsc::channel(MAX_QUEUED_REQUESTS);
-        let watch_task = WatchTask {
-            session: Arc::downgrade(session),
-            session_id: session.id.clone(),
-            agent: agent.clone(),
-        };
+        let watch_task =
+            WatchTask { session: Arc::downgrade(session), session_id: session.id.clone(), sender };
         let handle = tokio::spawn(watch_task.run(watches, signal, received, session.ended()));
         *task = Some(WatchTaskHandle { requests: requests.clone(), task: handle });
         Ok(requests)
@@ -150,7 +169,7 @@ struct WatchTask {
     // Weak, so that the task does not keep the session from ending.
     session: Weak<SessionInner>,
     session_id: SessionId,
-    agent: AgentHandle,
+    sender: FilesChangedSender,
 }
 
 impl WatchTask {
@@ -178,8 +197,8 @@ impl WatchTask {
                     watches = returned;
                     due.get_or_insert_with(|| Instant::now() + COALESCE_WINDOW);
                     // The answer names the watch, so it leaves before the notifications.
-                    if let Some(cx) = unanswered
-                        && run_until(ended.as_mut(), cx.answered()).await.is_none()
+                    if let Some(answered) = unanswered
+                        && run_until(ended.as_mut(), answered).await.is_none()
                     {
                         return;
                     }
@@ -207,7 +226,7 @@ impl WatchTask {
     async fn send(&self, report: WatchReport) -> bool {
         let WatchReport { watch_id, changes, overflow } = report;
         let notification = FilesChangedNotification::new(self.session_id.clone(), watch_id, changes);
-        self.agent.notify_files_changed(&notification.overflow(overflow)).await.is_ok()
+        (self.sender)(notification.overflow(overflow)).await
     }
 }
 
@@ -229,14 +248,17 @@ async fn run_until<T>(
     }
 }
 
-/// Adds or removes a watch. Returns the context of a watch that is yet to be answered. Blocks on the disk.
-fn handle_request(mut watches: FileWatches, request: WatchRequest) -> (FileWatches, Option<ClientContext>) {
+/// Adds or removes a watch. For a new watch, returns when its request is answered. Blocks on the disk.
+fn handle_request(
+    mut watches: FileWatches,
+    request: WatchRequest,
+) -> (FileWatches, Option<BoxFuture<'static, ()>>) {
     match request {
-        WatchRequest::Add { target, was_asked, cx, reply } => {
+        WatchRequest::Add { target, was_asked, answered, reply } => {
             let added = watches.add(target, was_asked);
             let id = added.as_ref().ok().cloned();
             match (reply.send(added), id) {
-                (Ok(()), Some(_)) => return (watches, Some(cx)),
+                (Ok(()), Some(_)) => return (watches, Some(answered)),
                 (Ok(()), None) => {}
                 // The agent is not told of the watch any more, so it cannot end it.
                 (Err(_), id) => id.iter().for_each(|id| drop(watches.remove(id))),

@@ -297,7 +297,8 @@ fn an_append_is_shown_with_the_lines_before_it() {
         -unfinished
         \ No newline at end of file
         +unfinished and finished
-    "#]].assert_eq(&patch);
+    "#]]
+    .assert_eq(&patch);
     fs::write(&path, "another text\n").unwrap();
     expect![[r#"
         diff --git a/log b/log
@@ -305,7 +306,8 @@ fn an_append_is_shown_with_the_lines_before_it() {
         +++ b/log
         @@ -0,0 +1 @@
         + and finished
-    "#]].assert_eq(&workspace.diff(&selection).unwrap());
+    "#]]
+    .assert_eq(&workspace.diff(&selection).unwrap());
 }
 
 #[test]
