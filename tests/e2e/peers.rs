@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 use std::process::Command;
 
+use bowline_tests::own_server::OwnServer;
 use bowline_tests::peer_server::PeerServer;
 use expect_test::{Expect, expect};
 use serde_json::{Value, json};
@@ -43,6 +44,32 @@ fn check_with_server(peer: SdkPeer, name: &'static str, scheme: &str) {
         let command = vec![bowline.display().to_string(), "connect".to_owned(), url];
         check(&PeerCommand { name, command }, &bowline_peer("client"));
     }
+}
+
+/// Checks an agent behind `bowline serve` with a client that is given the server's URL, or with our client, which
+/// `bowline connect` connects.
+fn check_with_own_server(client: Option<SdkPeer>, scheme: &str) {
+    let own = || Some(bowline_peer("client").command);
+    let Some(command) = client.map_or_else(own, |peer| {
+        let command = peer.client_command(&workspace_root());
+        is_available(peer.name(), &command).then_some(command)
+    }) else {
+        return;
+    };
+    let home = tempfile::tempdir().unwrap();
+    let bowline = build_program("bowline", &["build", "--quiet", "--package", "bowline-cli"]);
+    let agent = bowline_peer("agent");
+    let root = std::env::temp_dir();
+    let server = OwnServer::start(&bowline, home.path(), &root, "127.0.0.1:0", &agent.command).unwrap();
+    let url = format!("{scheme}://{}/acp", server.address());
+    let mut words = vec!["env".to_owned(), format!("BOWLINE_TOKEN={}", server.token())];
+    words.extend(command);
+    let agent_words = if client.is_some() {
+        vec![url]
+    } else {
+        vec![bowline.display().to_string(), "connect".to_owned(), url]
+    };
+    check(&PeerCommand { name: agent.name, command: agent_words }, &PeerCommand { name: "", command: words });
 }
 
 fn check_with_client(peer: SdkPeer) {
@@ -225,4 +252,24 @@ fn our_agent_with_a_client_on_the_python_sdk() {
 #[test]
 fn our_agent_with_a_client_on_the_typescript_sdk() {
     check_with_client(SdkPeer::TypeScript);
+}
+
+#[test]
+fn our_server_with_our_client_over_http() {
+    check_with_own_server(None, "http");
+}
+
+#[test]
+fn our_server_with_our_client_over_a_websocket() {
+    check_with_own_server(None, "ws");
+}
+
+#[test]
+fn our_server_with_a_client_on_the_typescript_sdk_over_http() {
+    check_with_own_server(Some(SdkPeer::TypeScript), "http");
+}
+
+#[test]
+fn our_server_with_a_client_on_the_typescript_sdk_over_a_websocket() {
+    check_with_own_server(Some(SdkPeer::TypeScript), "ws");
 }

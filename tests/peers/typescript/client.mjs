@@ -1,5 +1,6 @@
 // The client of `tests/peers/README.md` on the official TypeScript SDK, used as its documentation shows:
 // `client()`, a handler per method, `ndJsonStream` over the agent's stdio, an `ActiveSession` for the updates.
+// Instead of a command it takes the URL of a server, `http:` or `ws:`, with the token in BOWLINE_TOKEN.
 // Run the copy that the installation puts next to `node_modules`: Node resolves the SDK from the file's own folder.
 
 import { spawn } from "node:child_process";
@@ -160,6 +161,18 @@ async function closeAgent(child, exited) {
   if (code !== 0) throw new Error(`the agent ended with ${code ?? signal}`);
 }
 
+/** Connects to a server with the SDK's own transports. */
+async function createStream(url) {
+  const options = { headers: { authorization: `Bearer ${process.env.BOWLINE_TOKEN}` } };
+  if (url.startsWith("http:")) {
+    const { createHttpStream } = await import("@agentclientprotocol/sdk/experimental/http-client");
+    return createHttpStream(url, options);
+  }
+  const { createWebSocketStream } = await import("@agentclientprotocol/sdk/experimental/ws-client");
+  const { WebSocket } = await import("ws");
+  return createWebSocketStream(url, { ...options, WebSocket });
+}
+
 async function main() {
   const { values, positionals } = parseArgs({
     options: { approve: { type: "string" }, plan: { type: "string" }, open: { type: "string" } },
@@ -181,6 +194,14 @@ async function main() {
     .onRequest(clientMethods.terminal.release, ({ params }) => releaseTerminal(params));
 
   const [command, ...args] = positionals;
+  if (/^(http|ws):/.test(command)) {
+    const { agent, close } = app.connect(await createStream(command));
+    await runPlan(agent, plan);
+    for (const terminal of terminals.values()) terminal.kill();
+    await close?.();
+    // Streams to the server stay open otherwise.
+    process.exit(0);
+  }
   const child = spawn(command, args, { stdio: ["pipe", "pipe", "inherit"] });
   const exited = once(child, "exit");
   try {
