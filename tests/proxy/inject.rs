@@ -43,8 +43,7 @@ impl UnsavedEditor {
         let file = scene.base().join("script");
         std::fs::write(&file, steps).unwrap();
         let (program, model) = (bowline().display().to_string(), format!("script:{}", file.display()));
-        // With this set of tools, the agent does not replace the server's tools by its own.
-        let agent = ["--", &program, "agent", "--mode", "full", "--tools", "dual", "--model", &model];
+        let agent = ["--", &program, "agent", "--mode", "full", "--model", &model];
         let mut wire = EditorClient::start(scene.command(&[&["proxy"], options, &agent].concat()));
         let initialize = json!({"protocolVersion": 1, "clientCapabilities": can});
         wire.call(&json!(0), "initialize", &initialize);

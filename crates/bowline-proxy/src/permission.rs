@@ -221,7 +221,31 @@ impl Drop for OpenToolCall {
 
 #[cfg(test)]
 mod tests {
+    use bowline_protocol::file_extension::{RemoveParams, TransferParams, WriteParams};
+
     use super::*;
+
+    #[test]
+    fn a_batch_that_removes_files_or_writes_protected_ones_always_asks() {
+        let write = |path: &str| BatchOperation::from(WriteParams::new(path, "a".to_owned()));
+        let cases = [
+            (vec![write("/w/a.txt"), write("/w/b.txt")], "Change 2 files", false),
+            (vec![write("/w/a.txt")], "Write /w/a.txt", false),
+            (vec![write("/w/a.txt"), write("/w/.git/config")], "Change 2 files", true),
+            (vec![RemoveParams::new("/w/a.txt").into()], "Delete /w/a.txt", true),
+            (
+                vec![BatchOperation::Move(TransferParams::new("/w/a.txt", "/w/b.txt"))],
+                "Move /w/a.txt to /w/b.txt",
+                true,
+            ),
+        ];
+        for (operations, title, asks) in cases {
+            let prompt = PermissionPrompt::for_batch(&operations, Vec::new());
+            let allowed = SessionApprovals::default();
+            prompt.approval_flag(&allowed).store(true, Ordering::Relaxed);
+            assert_eq!((prompt.title.as_str(), !prompt.is_preapproved(&allowed)), (title, asks));
+        }
+    }
 
     #[test]
     fn what_is_allowed_for_a_session_is_of_one_kind_and_no_protected_file() {

@@ -96,13 +96,15 @@ impl BackendChoice {
             backend => backend,
         };
         let read = choose(self.read, true);
+        // Where the client has the files, this machine does the rest: a server of the same editor would ask once more.
+        let is_file_server = read == Backend::Workspace;
         Self {
             read,
             write: choose(self.write, serves.can_write),
             terminal: choose(self.terminal, serves.can_run && shell),
-            list: choose(self.list, read == Backend::Workspace),
-            stat: choose(self.stat, serves.can_stat),
-            batch: choose(self.batch, serves.can_batch),
+            list: choose(self.list, is_file_server),
+            stat: choose(self.stat, serves.can_stat && is_file_server),
+            batch: choose(self.batch, serves.can_batch && is_file_server),
         }
     }
 }
