@@ -25,7 +25,7 @@ use bowline_policy::audit::{AuditEntry, VerificationReport};
 pub use error::AuditError;
 pub use read::{AuditEntries, AuditFilter, read_entries, verify};
 pub use shared_writer::PendingAppend;
-use shared_writer::SharedWriter;
+use shared_writer::{MAX_DIRECT_WRITE, SharedWriter};
 use writer::AuditWriter;
 
 use bowline_storage::disk_calls::DiskCalls;
@@ -60,7 +60,7 @@ pub enum AuditSync {
 /// An audit log open for appending. Several threads and processes may append to the same log.
 #[derive(Debug)]
 pub struct AuditLog {
-    writer: SharedWriter,
+    writer: Arc<SharedWriter>,
     directory: PathBuf,
     anchor: PathBuf,
 }
@@ -97,9 +97,9 @@ impl AuditLog {
     ) -> Result<Self, AuditError> {
         let writer = AuditWriter::open(directory, anchor, settings, calls)?;
         let (directory, anchor) = (directory.to_owned(), anchor.to_owned());
-        let owner = SharedWriter::start(writer, directory.clone())
+        let owner = SharedWriter::start(writer, directory.clone(), MAX_DIRECT_WRITE)
             .map_err(error::io_error("start a thread for", &directory))?;
-        Ok(Self { writer: owner, directory, anchor })
+        Ok(Self { writer: Arc::new(owner), directory, anchor })
     }
 
     /// Returns the paths of the log and of its anchor.
@@ -133,8 +133,7 @@ impl AuditLog {
         self.writer.append(entry)
     }
 
-    /// Like [`AuditLog::append`], for an async caller: appends directly if the log is uncontended, and queues the entry
-    /// otherwise.
+    /// Like [`AuditLog::append`], for an async caller: queues the entry, to be written with those of other callers.
     pub fn submit(&self, entry: AuditEntry) -> PendingAppend {
         self.writer.submit(entry)
     }

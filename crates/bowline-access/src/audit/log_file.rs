@@ -139,10 +139,23 @@ impl LogFile {
     }
 
     pub(super) fn lock(self: &Arc<Self>, sharing: LockMode) -> Result<AnchorLock, AuditError> {
-        match lock_with_timeout(&self.file, sharing, LOCK_TIMEOUT).map_err(io_error("lock", &self.path))? {
-            true => Ok(AnchorLock { file: Arc::clone(self) }),
-            false => Err(AuditError::AnchorLocked { path: self.path.clone() }),
-        }
+        let lock = self.lock_within(sharing, LOCK_TIMEOUT)?;
+        lock.ok_or_else(|| AuditError::AnchorLocked { path: self.path.clone() })
+    }
+
+    /// Locks the file, or returns `None` if another process holds it.
+    pub(super) fn try_lock(self: &Arc<Self>, sharing: LockMode) -> Result<Option<AnchorLock>, AuditError> {
+        self.lock_within(sharing, Duration::ZERO)
+    }
+
+    fn lock_within(
+        self: &Arc<Self>,
+        sharing: LockMode,
+        timeout: Duration,
+    ) -> Result<Option<AnchorLock>, AuditError> {
+        let is_locked = lock_with_timeout(&self.file, sharing, timeout);
+        let is_locked = is_locked.map_err(io_error("lock", &self.path))?;
+        Ok(is_locked.then(|| AnchorLock { file: Arc::clone(self) }))
     }
 }
 

@@ -1,32 +1,59 @@
-//! The shared writer of a log: a caller writes directly if the log is uncontended; otherwise one thread writes all
-//! queued entries in one call and then replies to each caller.
+//! The shared writer of a log: requests queue up, and its owner writes all of them in one call, anchors them, and then
+//! replies to each caller.
 //!
-//! A single entry, the usual case, costs no thread switch. Concurrent entries cost one write.
+//! The owner is whoever holds the lock. A task that awaits its entry lets the other tasks of its runtime add theirs
+//! first, and then writes for all of them, which costs no thread switch. A write that may block is left to a thread: if
+//! the log is contended, has to be examined or rotated, syncs every entry, or was slow the last time.
 
+use std::future::poll_fn;
 use std::io;
 use std::path::PathBuf;
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::Poll;
 use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
 
 use bowline_policy::audit::AuditEntry;
 use tokio::sync::oneshot;
 
 use super::SharedLogFile;
 use super::error::AuditError;
+use super::log_file::AnchorLock;
 use super::writer::AuditWriter;
 
-/// The maximum number of entries queued for the thread; further callers block until it has taken some.
+/// The maximum number of queued entries; the next caller writes them first.
 const MAX_QUEUED_ENTRIES: usize = 1024;
 
-/// The writer of a log and the thread that shares it. The thread ends on drop.
+/// A write that takes longer than this shows that the disk is slow: the next one is left to the thread.
+pub(super) const MAX_DIRECT_WRITE: Duration = Duration::from_millis(1);
+
+/// The writer of a log, its queue, and its thread, which ends on drop.
 #[derive(Debug)]
 pub(super) struct SharedWriter {
-    writer: Arc<Mutex<AuditWriter>>,
+    state: Arc<WriterState>,
+    queue: SyncSender<AppendRequest>,
     // `None` only during drop.
-    queue: Option<SyncSender<AppendRequest>>,
     thread: Option<JoinHandle<()>>,
     directory: PathBuf,
+}
+
+#[derive(Debug)]
+struct WriterState {
+    owner: Mutex<LogOwner>,
+    is_closing: AtomicBool,
+}
+
+/// The state that only the holder of the lock may use.
+#[derive(Debug)]
+struct LogOwner {
+    writer: AuditWriter,
+    requests: Receiver<AppendRequest>,
+    // Usually `MAX_DIRECT_WRITE`.
+    max_direct_write: Duration,
+    // Whether the last write took longer than that.
+    is_slow: bool,
 }
 
 /// An entry, and the channel for its number.
@@ -36,15 +63,13 @@ pub(super) struct AppendRequest {
     pub(super) reply: oneshot::Sender<Result<u64, AuditError>>,
 }
 
-/// An entry being appended.
+/// An entry being appended. It is appended even if this is dropped.
 #[derive(Debug)]
-#[must_use = "only `recorded` tells whether the log has it"]
-pub struct PendingAppend(State);
-
-#[derive(Debug)]
-enum State {
-    Appended(Result<u64, AuditError>),
-    Queued { reply: oneshot::Receiver<Result<u64, AuditError>>, directory: PathBuf },
+#[must_use = "only `wait` tells whether the log has it"]
+pub struct PendingAppend {
+    reply: oneshot::Receiver<Result<u64, AuditError>>,
+    writer: Arc<SharedWriter>,
+    is_settled: bool,
 }
 
 impl PendingAppend {
@@ -52,78 +77,158 @@ impl PendingAppend {
     ///
     /// # Errors
     /// Fails if the entry is not certain to be in the log. The operation it records must not be carried out then.
-    pub async fn wait(self) -> Result<u64, AuditError> {
-        match self.0 {
-            State::Appended(outcome) => outcome,
-            State::Queued { reply, directory } => {
-                reply.await.unwrap_or(Err(AuditError::Stopped { path: directory }))
-            }
+    pub async fn wait(mut self) -> Result<u64, AuditError> {
+        yield_once().await;
+        if self.reply.is_empty() {
+            self.writer.write_queued();
+        }
+        let outcome = (&mut self.reply).await;
+        self.is_settled = true;
+        outcome.unwrap_or_else(|_| Err(AuditError::Stopped { path: self.writer.directory.clone() }))
+    }
+}
+
+/// Lets the requests that arrived at the same time run first, so that their entries are queued, too.
+async fn yield_once() {
+    let mut has_yielded = false;
+    poll_fn(|cx| {
+        if std::mem::replace(&mut has_yielded, true) {
+            return Poll::Ready(());
+        }
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
+}
+
+impl Drop for PendingAppend {
+    fn drop(&mut self) {
+        if !self.is_settled {
+            self.writer.wake_thread();
         }
     }
 }
 
 impl SharedWriter {
     /// Starts the writer thread.
-    pub(super) fn start(writer: AuditWriter, directory: PathBuf) -> io::Result<Self> {
-        let writer = Arc::new(Mutex::new(writer));
-        let (waiting, received) = sync_channel(MAX_QUEUED_ENTRIES);
-        let its = writer.clone();
-        let thread =
-            thread::Builder::new().name("audit-log".to_owned()).spawn(move || run_writer(&its, &received))?;
-        Ok(Self { writer, queue: Some(waiting), thread: Some(thread), directory })
+    pub(super) fn start(
+        writer: AuditWriter,
+        directory: PathBuf,
+        max_direct_write: Duration,
+    ) -> io::Result<Self> {
+        let (queue, requests) = sync_channel(MAX_QUEUED_ENTRIES);
+        let owner = Mutex::new(LogOwner { writer, requests, max_direct_write, is_slow: false });
+        let state = Arc::new(WriterState { owner, is_closing: AtomicBool::new(false) });
+        let its = state.clone();
+        let thread = thread::Builder::new().name("audit-log".to_owned()).spawn(move || its.run())?;
+        Ok(Self { state, queue, thread: Some(thread), directory })
     }
 
     /// Appends an entry and waits until the anchor has it.
     pub(super) fn append(&self, entry: &AuditEntry) -> Result<u64, AuditError> {
-        lock(&self.writer).append(entry)
+        self.state.lock().writer.append(entry)
     }
 
-    /// Appends an entry, or queues it for the thread if the log is contended.
-    pub(super) fn submit(&self, entry: AuditEntry) -> PendingAppend {
-        if let Ok(mut writer) = self.writer.try_lock() {
-            return PendingAppend(State::Appended(writer.append(&entry)));
-        }
+    /// Queues an entry.
+    pub(super) fn submit(self: &Arc<Self>, entry: AuditEntry) -> PendingAppend {
         let (reply, replied) = oneshot::channel();
-        if let Some(waiting) = &self.queue {
-            // If the thread has ended, the reply's sender is dropped, too.
-            waiting.send(AppendRequest { entry, reply }).unwrap_or_default();
+        let mut request = AppendRequest { entry, reply };
+        // If the queue were closed, the reply's sender would be dropped, too.
+        while let Err(TrySendError::Full(returned)) = self.queue.try_send(request) {
+            self.state.lock().write_requests();
+            request = returned;
         }
-        PendingAppend(State::Queued { reply: replied, directory: self.directory.clone() })
+        PendingAppend { reply: replied, writer: self.clone(), is_settled: false }
     }
 
     /// Returns the files of the log and its anchor.
     pub(super) fn files(&self) -> (SharedLogFile, SharedLogFile) {
-        lock(&self.writer).files()
+        self.state.lock().writer.files()
+    }
+
+    /// Writes the queued entries, or leaves them to the thread if that may block.
+    fn write_queued(&self) {
+        let is_done = self.state.owner.try_lock().is_ok_and(|mut owner| owner.try_write_requests());
+        if !is_done {
+            self.wake_thread();
+        }
+    }
+
+    fn wake_thread(&self) {
+        if let Some(thread) = &self.thread {
+            thread.thread().unpark();
+        }
     }
 }
 
 impl Drop for SharedWriter {
     fn drop(&mut self) {
-        self.queue = None;
+        self.state.is_closing.store(true, Ordering::Release);
+        self.wake_thread();
         if let Some(thread) = self.thread.take() {
             thread.join().ok();
         }
     }
 }
 
-/// Locks the writer. A poisoned lock is fine: after a panic during a write, the next append examines the log first.
-fn lock(writer: &Mutex<AuditWriter>) -> MutexGuard<'_, AuditWriter> {
-    writer.lock().unwrap_or_else(PoisonError::into_inner)
+impl WriterState {
+    /// Locks the writer. A poisoned lock is fine: after a panic during a write, the next append examines the log first.
+    fn lock(&self) -> MutexGuard<'_, LogOwner> {
+        self.owner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Writes what is queued each time the thread is woken.
+    fn run(&self) {
+        loop {
+            thread::park();
+            let is_closing = self.is_closing.load(Ordering::Acquire);
+            self.lock().write_requests();
+            if is_closing {
+                return;
+            }
+        }
+    }
 }
 
-fn run_writer(writer: &Mutex<AuditWriter>, waiting: &Receiver<AppendRequest>) {
-    while let Ok(first) = waiting.recv() {
-        let mut writer = lock(writer);
-        // Includes the entries that were queued while another caller wrote.
-        append_batch(&mut writer, std::iter::once(first).chain(waiting.try_iter()));
+impl LogOwner {
+    /// Appends all queued entries.
+    fn write_requests(&mut self) {
+        let Ok(first) = self.requests.try_recv() else { return };
+        match self.writer.lock() {
+            Ok(lock) => self.write_locked(&lock, Some(first)),
+            // A caller that has gone away needs no reply.
+            Err(error) => std::iter::once(first).chain(self.requests.try_iter()).for_each(|request| {
+                request.reply.send(Err(error.clone())).unwrap_or_default();
+            }),
+        }
+    }
+
+    /// Appends all queued entries, unless that may block. Returns whether it did.
+    fn try_write_requests(&mut self) -> bool {
+        if self.is_slow || !self.writer.is_ready() {
+            return false;
+        }
+        let Ok(Some(lock)) = self.writer.try_lock() else { return false };
+        self.write_locked(&lock, None);
+        true
+    }
+
+    fn write_locked(&mut self, lock: &AnchorLock, first: Option<AppendRequest>) {
+        let began = Instant::now();
+        append_batch(&mut self.writer, lock, first.into_iter().chain(self.requests.try_iter()));
+        self.is_slow = began.elapsed() > self.max_direct_write;
     }
 }
 
 /// Appends entries together and replies to each with its number.
-pub(super) fn append_batch(writer: &mut AuditWriter, appends: impl Iterator<Item = AppendRequest>) {
+pub(super) fn append_batch(
+    writer: &mut AuditWriter,
+    lock: &AnchorLock,
+    requests: impl Iterator<Item = AppendRequest>,
+) {
     let (entries, replies): (Vec<AuditEntry>, Vec<_>) =
-        appends.map(|append| (append.entry, append.reply)).unzip();
-    let outcomes = writer.append_all(&entries.iter().collect::<Vec<_>>());
+        requests.map(|request| (request.entry, request.reply)).unzip();
+    let outcomes = writer.append_all(lock, &entries);
     for (reply, outcome) in replies.into_iter().zip(outcomes) {
         // A caller that has gone away needs no reply.
         reply.send(outcome).unwrap_or_default();

@@ -1,11 +1,16 @@
 //! Tests of batched appends: queued entries are appended together, and each gets its own reply.
 
+use std::future::poll_fn;
+use std::pin::pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
+use std::task::Poll;
+use std::time::Duration;
 use std::{fs, io, thread};
 
 use bowline_policy::audit::{AuditAction, AuditSubject};
 use bowline_text::time::Timestamp;
+use futures_util::future::join_all;
 use tempfile::TempDir;
 use tokio::sync::oneshot;
 
@@ -38,6 +43,11 @@ impl AuditLogFixture {
         AuditLog::open(&directory, &anchor, settings).unwrap()
     }
 
+    fn open_with(&self, injector: Arc<impl DiskFaultInjector + 'static>, options: AuditOptions) -> AuditLog {
+        let (directory, anchor) = self.paths();
+        AuditLog::open_with(&directory, &anchor, options, DiskCalls::with_injector(injector)).unwrap()
+    }
+
     fn writer(&self, max_file_bytes: u64) -> AuditWriter {
         let settings = AuditOptions { max_file_bytes, ..AuditOptions::default() };
         let (directory, anchor) = self.paths();
@@ -62,7 +72,8 @@ impl AuditLogFixture {
 
 fn append_entries(writer: &mut AuditWriter, count: usize) -> Vec<String> {
     let entries: Vec<AuditEntry> = (0..count).map(entry).collect();
-    let outcomes = writer.append_all(&entries.iter().collect::<Vec<_>>());
+    let lock = writer.lock().unwrap();
+    let outcomes = writer.append_all(&lock, &entries);
     let word =
         |outcome: Result<u64, AuditError>| outcome.map_or_else(|_| "no".to_owned(), |seq| seq.to_string());
     outcomes.into_iter().map(word).collect()
@@ -88,30 +99,98 @@ fn entries_of_many_threads_are_numbered_once_each() {
 fn entries_that_wait_for_a_writer_are_all_recorded() {
     let lab = AuditLogFixture::new();
     let entered = Arc::new(WriteBarrier::default());
-    let (directory, anchor) = lab.paths();
-    let log = AuditLog::open_with(
-        &directory,
-        &anchor,
-        AuditOptions::default(),
-        DiskCalls::with_injector(entered.clone()),
-    )
-    .unwrap();
-    let log = Arc::new(log);
+    let log = Arc::new(lab.open_with(entered.clone(), AuditOptions::default()));
     entered.hold_next();
     let first = thread::spawn({
         let log = log.clone();
         move || log.append(&entry(0)).unwrap()
     });
     entered.wait_until_held();
-    let pending: Vec<_> = (1..=64).map(|number| log.submit(entry(number))).collect();
+    let mut waits = pin!(join_all((1..=64).map(|number| log.submit(entry(number)).wait())));
+    // Polled again after their yield, they find the log held.
+    for _ in 0..2 {
+        assert!(block_on(poll_fn(|cx| Poll::Ready(waits.as_mut().poll(cx).is_pending()))));
+    }
     assert_eq!(lab.line_count(), 0, "the first is still being written");
     entered.release();
     assert_eq!(first.join().unwrap(), 1);
-    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-    let numbers: Vec<u64> =
-        pending.into_iter().map(|pending| runtime.block_on(pending.wait()).unwrap()).collect();
+    let numbers: Vec<u64> = block_on(waits).into_iter().map(Result::unwrap).collect();
     assert_eq!(numbers, (2..=65).collect::<Vec<u64>>());
     assert_eq!(lab.summary(), (String::new(), 1, 65));
+}
+
+#[test]
+fn entries_that_are_awaited_together_are_one_write() {
+    let lab = AuditLogFixture::new();
+    let writes = Arc::new(WriteCounter::default());
+    let log = lab.open_with(writes.clone(), AuditOptions::default());
+    log.append(&entry(0)).unwrap();
+    writes.0.store(0, Ordering::Relaxed);
+    let numbers = block_on(join_all((1..=5).map(|number| log.submit(entry(number)).wait())));
+    assert_eq!(numbers.into_iter().map(Result::unwrap).collect::<Vec<_>>(), [2, 3, 4, 5, 6]);
+    assert_eq!(writes.0.load(Ordering::Relaxed), 2, "one write to the log, and one to the anchor");
+    assert_eq!(lab.summary(), (String::new(), 1, 6));
+}
+
+#[test]
+fn an_entry_that_is_not_awaited_is_written() {
+    let lab = AuditLogFixture::new();
+    let entered = Arc::new(WriteBarrier::default());
+    let log = lab.open_with(entered.clone(), AuditOptions::default());
+    log.append(&entry(0)).unwrap();
+    entered.hold_next();
+    drop(log.submit(entry(1)));
+    entered.wait_until_held();
+    entered.release();
+    assert_eq!(block_on(log.submit(entry(2)).wait()).unwrap(), 3);
+    assert_eq!(lab.summary(), (String::new(), 1, 3));
+}
+
+#[test]
+fn more_entries_than_the_queue_holds_are_all_recorded() {
+    let lab = AuditLogFixture::new();
+    let log = lab.open(1 << 20);
+    let waits: Vec<_> = (0..1500).map(|number| log.submit(entry(number)).wait()).collect();
+    let numbers: Vec<u64> = block_on(join_all(waits)).into_iter().map(Result::unwrap).collect();
+    assert_eq!(numbers, (1..=1500).collect::<Vec<u64>>());
+    assert_eq!(lab.summary(), (String::new(), 1, 1500));
+}
+
+#[test]
+fn only_a_write_that_does_not_block_is_made_by_the_task() {
+    let usual = AuditOptions::default();
+    let slow = Duration::ZERO;
+    for (case, options, max_direct_write, expected) in [
+        // The first append examines the log.
+        ("usual", usual, Duration::MAX, ["audit-log", "task", "task"]),
+        ("slow", usual, slow, ["audit-log"; 3]),
+        ("synced", AuditOptions { sync: AuditSync::Always, ..usual }, Duration::MAX, ["audit-log"; 3]),
+        ("rotated", AuditOptions { max_file_bytes: 900, ..usual }, Duration::MAX, ["audit-log"; 3]),
+    ] {
+        let lab = AuditLogFixture::new();
+        let threads = Arc::new(WriterThreads::default());
+        let (directory, anchor) = lab.paths();
+        let calls = DiskCalls::with_injector(threads.clone());
+        let writer = AuditWriter::open(&directory, &anchor, options, calls).unwrap();
+        let writer = SharedWriter::start(writer, directory.clone(), max_direct_write).unwrap();
+        let log = AuditLog { writer: Arc::new(writer), directory, anchor };
+        let names: Vec<String> = (0..3)
+            .map(|number| {
+                let task = || block_on(log.submit(entry(number)).wait()).unwrap();
+                thread::scope(|scope| {
+                    let task = thread::Builder::new().name("task".to_owned()).spawn_scoped(scope, task);
+                    task.unwrap().join().unwrap();
+                });
+                threads.0.lock().unwrap().clone()
+            })
+            .collect();
+        assert_eq!(names, expected, "{case}");
+        assert_eq!(lab.summary().0, "", "{case}");
+    }
+}
+
+fn block_on<T>(future: impl Future<Output = T>) -> T {
+    tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(future)
 }
 
 #[test]
@@ -128,7 +207,8 @@ fn each_is_told_the_number_of_its_own_entry() {
         })
         .unzip();
     writes.0.store(0, Ordering::Relaxed);
-    append_batch(&mut writer, requests.into_iter());
+    let lock = writer.lock().unwrap();
+    append_batch(&mut writer, &lock, requests.into_iter());
     assert_eq!(writes.0.load(Ordering::Relaxed), 2, "one write to the log, and one to the anchor");
     let numbers: Vec<u64> =
         replies.into_iter().map(|reply| reply.blocking_recv().unwrap().unwrap()).collect();
@@ -177,6 +257,19 @@ impl DiskFaultInjector for WriteBarrier {
             *state = BarrierState::Holding;
             self.changed.notify_all();
             drop(self.changed.wait_while(state, |state| *state == BarrierState::Holding).unwrap());
+        }
+        Ok(bytes)
+    }
+}
+
+/// The name of the thread that wrote last.
+#[derive(Default)]
+struct WriterThreads(Mutex<String>);
+
+impl DiskFaultInjector for WriterThreads {
+    fn before_call(&self, call: DiskCall, bytes: usize) -> io::Result<usize> {
+        if call == DiskCall::Write {
+            *self.0.lock().unwrap() = thread::current().name().unwrap_or_default().to_owned();
         }
         Ok(bytes)
     }

@@ -10,7 +10,7 @@ use bowline_text::time::Timestamp;
 
 use super::discrepancy::AnchorDiscrepancies;
 use super::error::{AuditError, io_error};
-use super::log_file::{self, EncodedAnchor, LogFile};
+use super::log_file::{self, AnchorLock, EncodedAnchor, LogFile};
 use super::read::LogLines;
 use super::{AuditOptions, AuditSync, SharedLogFile};
 use bowline_storage::clock::now;
@@ -69,22 +69,37 @@ impl AuditWriter {
         (Arc::clone(&self.log), Arc::clone(&self.anchor))
     }
 
+    /// Returns whether the next append only writes: it need not examine the log, start a new file or sync.
+    pub(super) fn is_ready(&self) -> bool {
+        let has_room = |known: &EncodedAnchor| {
+            known.anchor.file_bytes.saturating_add(MAX_BATCH_BYTES as u64) <= self.options.max_file_bytes
+        };
+        self.options.sync == AuditSync::AtTurnEnd && self.last_anchor.as_ref().is_some_and(has_room)
+    }
+
+    /// Locks the log against other processes.
+    pub(super) fn lock(&self) -> Result<AnchorLock, AuditError> {
+        self.anchor.lock(LockMode::Exclusive)
+    }
+
+    /// Locks the log, or returns `None` if another process holds it.
+    pub(super) fn try_lock(&self) -> Result<Option<AnchorLock>, AuditError> {
+        self.anchor.try_lock(LockMode::Exclusive)
+    }
+
     /// Appends one entry and returns its number.
     pub(super) fn append(&mut self, entry: &AuditEntry) -> Result<u64, AuditError> {
-        let _lock = self.anchor.lock(LockMode::Exclusive)?;
-        self.append_first_batch(&[entry]).0
+        let _lock = self.lock()?;
+        self.append_first_batch(std::slice::from_ref(entry)).0
     }
 
     /// Appends entries in as few writes as possible. A failed write fails only its own entries.
-    pub(super) fn append_all(&mut self, entries: &[&AuditEntry]) -> Vec<Result<u64, AuditError>> {
-        if entries.is_empty() {
-            return Vec::new();
-        }
-        let _lock = match self.anchor.lock(LockMode::Exclusive) {
-            Ok(lock) => lock,
-            Err(error) => return vec![Err(error); entries.len()],
-        };
-        let mut outcomes = Vec::new();
+    pub(super) fn append_all(
+        &mut self,
+        _: &AnchorLock,
+        entries: &[AuditEntry],
+    ) -> Vec<Result<u64, AuditError>> {
+        let mut outcomes = Vec::with_capacity(entries.len());
         while let rest @ [_, ..] = &entries[outcomes.len()..] {
             let (first, count) = self.append_first_batch(rest);
             outcomes.extend((0..count as u64).map(|at| first.clone().map(|first| first + at)));
@@ -108,7 +123,7 @@ impl AuditWriter {
 
     /// Appends the first entry and the following ones that fit in the same write. Returns the number of the first, and
     /// how many were taken.
-    fn append_first_batch(&mut self, entries: &[&AuditEntry]) -> (Result<u64, AuditError>, usize) {
+    fn append_first_batch(&mut self, entries: &[AuditEntry]) -> (Result<u64, AuditError>, usize) {
         let at = entries.first().map_or_else(now, |entry| entry.at);
         let state = match self.check_anchor_exists().and_then(|()| self.reconcile(at)) {
             Ok(state) => state,
@@ -174,7 +189,7 @@ impl AuditWriter {
                 note.reason = Some(reason);
                 note.before = found.torn_line.map(|(hash, _)| hash);
                 note.bytes = found.torn_line.map(|(_, bytes)| bytes);
-                self.write_entries(state, &[&note]).0
+                self.write_entries(state, &[note]).0
             }
         }
     }
@@ -250,7 +265,7 @@ impl AuditWriter {
     fn write_entries(
         &mut self,
         mut state: AuditAnchor,
-        entries: &[&AuditEntry],
+        entries: &[AuditEntry],
     ) -> (Result<AuditAnchor, AuditError>, usize) {
         // After a failure, the next append examines the log.
         self.last_anchor = None;
