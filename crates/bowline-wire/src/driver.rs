@@ -52,6 +52,8 @@ pub struct Driver<R, W> {
     waker: Waker,
     caller: Caller,
     handlers: JoinSet<()>,
+    /// Handlers that had to wait when they were called, until all input has been processed.
+    new_handlers: Vec<(RequestId, CatchPanic<JsonBody>)>,
     limits: ConnectionLimits,
     phase: ConnectionPhase,
     drain_timer: Option<Pin<Box<Sleep>>>,
@@ -121,6 +123,7 @@ where
             waker: Waker::noop().clone(),
             caller: caller.clone(),
             handlers: JoinSet::new(),
+            new_handlers: Vec::new(),
             limits,
             phase: ConnectionPhase::Open,
             drain_timer: None,
@@ -300,6 +303,7 @@ where
             let Some(next) = peer.next_message(|message| {
                 take_unchecked(message, service, replies, self.notifications.is_idle())
             }) else {
+                self.poll_new_handlers(cx);
                 return Ok(());
             };
             match next {
@@ -372,8 +376,25 @@ where
             Poll::Ready(answer) => self.respond_now(id, answer, cancel),
             Poll::Pending => {
                 self.state.running_handlers.insert(id.clone(), cancel);
-                let caller = self.caller.clone();
-                self.handlers.spawn(async move { caller.respond(id, handler.await).await });
+                self.new_handlers.push((id, handler));
+            }
+        }
+    }
+
+    /// Polls handlers once more after all requests that arrived together were called: some only wait for each other's
+    /// work, and need no task of their own.
+    fn poll_new_handlers(&mut self, cx: &mut Context<'_>) {
+        for (id, mut handler) in std::mem::take(&mut self.new_handlers) {
+            match Pin::new(&mut handler).poll(cx) {
+                Poll::Ready(answer) => {
+                    if let Some(cancel) = self.state.running_handlers.remove(&id) {
+                        self.respond_now(id, answer, cancel);
+                    }
+                }
+                Poll::Pending => {
+                    let caller = self.caller.clone();
+                    self.handlers.spawn(async move { caller.respond(id, handler.await).await });
+                }
             }
         }
     }
