@@ -15,6 +15,7 @@ use std::fs::File;
 use std::hash::{Hash, Hasher};
 use std::io::{self, Read, Seek};
 use std::ops::Range;
+use std::os::fd::AsFd as _;
 use std::os::unix::fs::FileExt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -23,8 +24,10 @@ use bowline_history::ledger::TextVersion;
 use bowline_text::lines::index::LineIndex;
 use bowline_text::lines::{LineWindow, PastEndError, WindowScanner};
 use bowline_text::text::{self, NotTextError, TextFormat};
+use file_lease::{Lease, LeaseError};
 use indexmap::IndexMap;
 use rustix::fs::Stat;
+use rustix::io::ReadWriteFlags;
 
 use bowline_storage::file_clock;
 
@@ -146,6 +149,30 @@ pub(crate) fn read_text(file: &File, cap: u64) -> Result<FileText, ReadError> {
     let (bytes, has_nul, stat) = read_and_scan(file, cap)?;
     let decoded = text::decode_scanned(bytes, has_nul)?;
     Ok(FileText { text: Arc::new(decoded.text), version: file_version(&stat) })
+}
+
+/// Reads a whole file as text if that does not wait: its bytes are cached, and no program is writing it.
+pub(crate) fn try_read_text(file: &File, cap: u64) -> Option<FileText> {
+    let lease = match Lease::try_shared(file.as_fd()) {
+        Err(LeaseError::Contended) => return None,
+        lease => lease.ok(),
+    };
+    let stat = rustix::fs::fstat(file).ok()?;
+    let size = usize::try_from(stat.st_size).ok().filter(|size| *size as u64 <= cap)?;
+    // One byte more than expected, to detect the end.
+    let mut bytes = vec![0; size + 1];
+    let mut buffers = [io::IoSliceMut::new(&mut bytes)];
+    let read = rustix::io::preadv2(file, &mut buffers, 0, ReadWriteFlags::NOWAIT).ok()?;
+    // A file under a lease does not change.
+    let is_unchanged = || rustix::fs::fstat(file).is_ok_and(|now| file_version(&now) == file_version(&stat));
+    if read != size || !(lease.is_some() || is_unchanged()) {
+        return None;
+    }
+    drop(lease);
+    bytes.truncate(size);
+    let has_nul = memchr::memchr(0, &bytes).is_some();
+    let decoded = text::decode_scanned(bytes, has_nul).ok()?;
+    Some(FileText { text: Arc::new(decoded.text), version: file_version(&stat) })
 }
 
 /// The line indexes of files that are read in windows.

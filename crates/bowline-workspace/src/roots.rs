@@ -27,6 +27,7 @@ mod repository;
 mod walk;
 
 pub(crate) use handles::{FileLocation, SpecialFile};
+use kernel::DiskWait;
 pub(crate) use kernel::is_system_file_system;
 use repository::GitRepository;
 pub(crate) use repository::find_git_objects;
@@ -379,6 +380,22 @@ impl Roots {
         Err(AdmitError::KeepsChanging(path.requested().to_owned()))
     }
 
+    /// Admits a path for reading if that needs no disk access: the file exists, and the kernel has its path cached.
+    pub(crate) fn try_admit(&self, path: &str) -> Option<AdmittedPath> {
+        if self.resolver != Resolver::Kernel {
+            return None;
+        }
+        let path = LexicalPath::parse(path).ok()?;
+        let by_text = self.admit_text(&path, Access::Read).ok()?;
+        let (root, rest) = self.innermost_root(&path)?;
+        match kernel::resolve(&self.open_roots[root], rest, DiskWait::Never)? {
+            Ok(ResolveOutcome::Existing(found, canonical)) => {
+                self.admit_resolved(&path, by_text.protection(), Access::Read, canonical, Some(found)).ok()
+            }
+            _ => None,
+        }
+    }
+
     /// Returns an operation on a canonical path whose file is gone, perhaps with its directory, for the policy to judge;
     /// `None` if a path like it is not accessible. The path is judged by its text alone.
     #[must_use]
@@ -396,11 +413,11 @@ impl Roots {
 
     /// Admits by the text, with the roots as given or canonical. Both spellings agree on writability, since a root has
     /// one mode.
-    fn admit_text(
-        &self,
-        path: &LexicalPath,
+    fn admit_text<'a>(
+        &'a self,
+        path: &'a LexicalPath,
         access: Access,
-    ) -> Result<LexicallyAdmittedPath, AdmissionError> {
+    ) -> Result<LexicallyAdmittedPath<'a>, AdmissionError> {
         match self.given.admit(path, access) {
             Err(AdmissionError::OutsideRoots(_)) => self.canonical.admit(path, access),
             decided => decided,
@@ -460,7 +477,7 @@ impl Roots {
     fn resolve(&self, path: &LexicalPath) -> Result<ResolveOutcome, ResolveError> {
         let Some((root, rest)) = self.innermost_root(path) else { return Err(ResolveError::Outside) };
         if self.resolver == Resolver::Kernel
-            && let Some(resolved) = kernel::resolve(&self.open_roots[root], rest)
+            && let Some(resolved) = kernel::resolve(&self.open_roots[root], rest, DiskWait::Allowed)
         {
             return resolved;
         }

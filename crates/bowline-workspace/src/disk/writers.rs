@@ -69,7 +69,7 @@ pub(crate) struct WriterWait<'a> {
 
 /// Waits until no program has a file open for writing, at most for [`MAX_WAIT`].
 pub(crate) fn wait_for_writers(file: &File, purpose: WaitPurpose) -> WriterWait<'_> {
-    let mut rest = QuietTracker::new(file);
+    let mut rest = None;
     let mut pause = FIRST_PAUSE;
     loop {
         let state = match Lease::try_shared(file.as_fd()) {
@@ -77,6 +77,7 @@ pub(crate) fn wait_for_writers(file: &File, purpose: WaitPurpose) -> WriterWait<
             Err(LeaseError::Contended) => WriterState::Idle,
             Err(LeaseError::Unavailable(_)) => WriterState::Unknown,
         };
+        let rest = rest.get_or_insert_with(|| QuietTracker::new(file));
         rest.update(file);
         let is_at_rest = match (state, purpose) {
             (WriterState::Unknown, WaitPurpose::Read) => true,

@@ -56,6 +56,21 @@ impl Roots {
         &self,
         admitted: &AdmittedPath,
     ) -> Result<Result<(File, Stat), SpecialFile>, AdmitError> {
+        let file = match self.open_file_only(admitted)? {
+            Ok(file) => file,
+            Err(special) => return Ok(Err(special)),
+        };
+        let stat = rustix::fs::fstat(&file);
+        let stat =
+            stat.map_err(|why| AdmitError::System { path: admitted.requested.clone(), why: why.into() })?;
+        Ok(Ok((file, stat)))
+    }
+
+    /// Like [`Roots::open_file`], without the file's current metadata.
+    pub(crate) fn open_file_only(
+        &self,
+        admitted: &AdmittedPath,
+    ) -> Result<Result<File, SpecialFile>, AdmitError> {
         let Some(found) = admitted.target() else {
             return Err(AdmitError::NotFound(admitted.requested.clone()));
         };
@@ -80,8 +95,7 @@ impl Roots {
             }
             opened => opened.map_err(system)?,
         };
-        let stat = rustix::fs::fstat(&file).map_err(system)?;
-        Ok(Ok((file.into(), stat)))
+        Ok(Ok(file.into()))
     }
 
     /// Opens an admitted directory.

@@ -13,6 +13,14 @@ const MAX_RETRIES: usize = 8;
 
 const RESOLVE_BENEATH: ResolveFlags = ResolveFlags::BENEATH.union(ResolveFlags::NO_MAGICLINKS);
 
+/// Whether a resolution may read directories from the disk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum DiskWait {
+    Allowed,
+    /// Only names in the kernel's cache are resolved.
+    Never,
+}
+
 /// Returns whether this system has `openat2` and a `/proc` that names handles.
 pub(super) fn is_available() -> bool {
     open_directory("/").is_ok_and(|root| {
@@ -28,10 +36,18 @@ pub(super) fn open_directory(path: &str) -> Result<OwnedFd, Errno> {
 
 /// Resolves a path below a root, if the kernel can decide it: paths that leave the root, or lack more than the last
 /// name, are left to the walk.
-pub(super) fn resolve(root: &OpenRoot, rest: &str) -> Option<Result<ResolveOutcome, ResolveError>> {
-    match openat2(root.directory.as_fd(), or_dot(rest), OFlags::PATH, RESOLVE_BENEATH) {
+pub(super) fn resolve(
+    root: &OpenRoot,
+    rest: &str,
+    wait: DiskWait,
+) -> Option<Result<ResolveOutcome, ResolveError>> {
+    let how = match wait {
+        DiskWait::Allowed => RESOLVE_BENEATH,
+        DiskWait::Never => RESOLVE_BENEATH | ResolveFlags::CACHED,
+    };
+    match openat2(root.directory.as_fd(), or_dot(rest), OFlags::PATH, how) {
         Ok(handle) => resolve_handle(root, handle),
-        Err(Errno::NOENT) => resolve_missing(root, rest),
+        Err(Errno::NOENT) if wait == DiskWait::Allowed => resolve_missing(root, rest),
         Err(_) => None,
     }
 }

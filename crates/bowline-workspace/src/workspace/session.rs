@@ -27,6 +27,9 @@ use crate::roots::{AdmitError, AdmittedPath, Roots};
 use crate::search::{self, SearchQuery, SearchResult, UnsavedTexts};
 use crate::walker::EntryKind;
 
+/// The largest file that is read without a thread: copying more takes longer than handing it over.
+const MAX_TRY_READ_BYTES: u64 = 128 << 10;
+
 /// A session's view of a workspace. Its roots may differ from the workspace's own.
 #[derive(Debug, Clone)]
 pub struct WorkspaceSession {
@@ -134,6 +137,26 @@ impl WorkspaceSession {
             Some((text, version, served)) => self.read_document(admitted, window, text, version, served),
             None => self.read_disk(admitted, window),
         }
+    }
+
+    /// Resolves a path for reading like [`WorkspaceSession::admit`], if that needs no disk access.
+    #[must_use]
+    pub fn try_admit(&self, path: &str) -> Option<AdmittedPath> {
+        self.roots.try_admit(path)
+    }
+
+    /// Reads a whole file like [`WorkspaceSession::read_admitted`], if that does not wait: the file is small and cached,
+    /// no program is writing it, and no document is open for it. `None` says nothing about the file.
+    #[must_use]
+    pub fn try_read_admitted(&self, admitted: &AdmittedPath) -> Option<ReadText> {
+        if self.workspace.inner.documents.try_lock().ok()?.find(admitted).is_some() {
+            return None;
+        }
+        let file = self.roots.open_file_only(admitted).ok()?.ok()?;
+        let cap = self.workspace.inner.options.max_read_bytes.min(MAX_TRY_READ_BYTES);
+        let FileText { text, version } = disk::try_read_text(&file, cap)?;
+        self.with_ledger(|ledger| ledger.record_read(admitted.canonical(), text.clone(), version));
+        Some(self.build_read_text(admitted, text, TextSource::Disk, true))
     }
 
     /// Returns whether the directory's path still leads to it without links, that is, whether it was neither moved nor
@@ -370,3 +393,6 @@ pub(super) fn document_version(path: &str, revision: u64) -> TextVersion {
     ("document", path, revision).hash(&mut hasher);
     TextVersion(hasher.finish())
 }
+
+#[cfg(test)]
+mod tests;

@@ -189,10 +189,10 @@ pub enum AdmissionError {
 }
 
 /// A path that passed the lexical check against a session's roots. Only [`Roots::admit`] makes one.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct LexicallyAdmittedPath {
-    path: LexicalPath,
-    root: Root,
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LexicallyAdmittedPath<'a> {
+    path: &'a LexicalPath,
+    root: &'a Root,
     access: Access,
 }
 
@@ -232,33 +232,38 @@ impl Roots {
     /// # Errors
     /// Returns an [`AdmissionError`] if the path is inside no directory, or if the access is a write and the
     /// directory is read-only.
-    pub fn admit(&self, path: &LexicalPath, access: Access) -> Result<LexicallyAdmittedPath, AdmissionError> {
+    pub fn admit<'a>(
+        &'a self,
+        path: &'a LexicalPath,
+        access: Access,
+    ) -> Result<LexicallyAdmittedPath<'a>, AdmissionError> {
+        // Of several directories that contain the path, the innermost has the longest name.
         let innermost = self
             .roots
             .iter()
             .filter(|root| path.strip_root(&root.path).is_some())
-            .max_by_key(|root| root.path.components().count());
+            .max_by_key(|root| root.path.normal.len());
         let Some(root) = innermost else {
             return Err(AdmissionError::OutsideRoots(path.requested.clone()));
         };
         if access == Access::Write && root.mode == RootMode::ReadOnly {
             return Err(AdmissionError::ReadOnlyRoot(path.requested.clone()));
         }
-        Ok(LexicallyAdmittedPath { path: path.clone(), root: root.clone(), access })
+        Ok(LexicallyAdmittedPath { path, root, access })
     }
 }
 
-impl LexicallyAdmittedPath {
+impl LexicallyAdmittedPath<'_> {
     /// Returns the path.
     #[must_use]
     pub fn path(&self) -> &LexicalPath {
-        &self.path
+        self.path
     }
 
     /// Returns the root that admitted it.
     #[must_use]
     pub fn root(&self) -> &Root {
-        &self.root
+        self.root
     }
 
     /// Returns the path relative to the root; empty if it is the root itself.

@@ -176,15 +176,14 @@ fn classify_head(name: &str) -> Option<Protection> {
 }
 
 fn classify_pair(name: &str, next: &str) -> Option<Protection> {
-    let (_, _, protection) = PROTECTED_PAIRS
-        .iter()
-        .find(|(outer, inner, _)| matches_name(name, outer) && matches_name(next, inner))?;
-    Some(*protection)
+    let (is_outer, is_inner) = (name_matcher(name), name_matcher(next));
+    let pair = PROTECTED_PAIRS.iter().find(|(outer, inner, _)| is_outer(outer) && is_inner(inner));
+    pair.map(|(_, _, protection)| *protection)
 }
 
 fn classify_name(name: &str) -> Option<Protection> {
-    if let Some((_, protection)) = PROTECTED_NAMES.iter().find(|(protected, _)| matches_name(name, protected))
-    {
+    let is_name = name_matcher(name);
+    if let Some((_, protection)) = PROTECTED_NAMES.iter().find(|(protected, _)| is_name(protected)) {
         return Some(*protection);
     }
     if is_private_key_name(name) {
@@ -205,9 +204,11 @@ fn is_private_key_name(name: &str) -> bool {
     }
 }
 
-/// Returns whether a folded name is the protected one, or may be a short name for it.
-fn matches_name(name: &str, protected: &str) -> bool {
-    name == protected || is_short_name_for(name, protected)
+/// Returns a function that tells whether a folded name is a protected one, or may be a short name for it.
+fn name_matcher(name: &str) -> impl Fn(&str) -> bool {
+    // Each name is compared with many, and few are short names.
+    let has_tilde = name.contains('~');
+    move |protected| name == protected || has_tilde && is_short_name_for(name, protected)
 }
 
 /// Returns whether a name is the Windows 8.3 short form of a long name: up to six letters, `~`, a number. Letters

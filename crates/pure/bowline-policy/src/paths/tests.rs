@@ -158,14 +158,12 @@ fn check_admit(roots: &[&str], requests: &[&str], expected: Expect) {
     });
     let mut all = Roots::new(roots.next().unwrap());
     roots.for_each(|root| all.add(root).unwrap());
-    let admit = |line: &str| {
-        let (access, path) = line.split_once(' ').unwrap();
-        let access = if access == "read" { Access::Read } else { Access::Write };
-        all.admit(&LexicalPath::parse(path)?, access)
-    };
     let mut out = String::new();
     for line in requests {
-        match admit(line) {
+        let (access, path) = line.split_once(' ').unwrap();
+        let access = if access == "read" { Access::Read } else { Access::Write };
+        let path = LexicalPath::parse(path).map_err(AdmissionError::from);
+        match path.as_ref().map_err(Clone::clone).and_then(|path| all.admit(path, access)) {
             Ok(admitted) => writeln!(
                 out,
                 "{:?} {} = {} + {:?}",
@@ -669,7 +667,8 @@ proptest! {
         };
         let names: Vec<_> = path.components().collect();
         let root_names: Vec<_> = root_path.components().collect();
-        let admitted = Roots::new(Root { path: root_path.clone(), mode: RootMode::Writable }).admit(&path, Access::Write);
+        let roots = Roots::new(Root { path: root_path.clone(), mode: RootMode::Writable });
+        let admitted = roots.admit(&path, Access::Write);
         prop_assert_eq!(admitted.is_ok(), names.starts_with(&root_names));
         if let Ok(admitted) = admitted {
             prop_assert_eq!(admitted.relative_path(), names[root_names.len()..].join("/"));
