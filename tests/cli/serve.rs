@@ -22,7 +22,35 @@ fn tokens_are_made_listed_and_removed() {
         &["serve", "token", "remove", "ci"],
         &["serve", "token", "list"],
     ]);
-    expect![[r#""#]].assert_eq(&output);
+    expect![[r#"
+        $ bowline serve token list
+        ci                       observer  expires WHEN
+        laptop                   user
+        --- 0
+        $ bowline serve token add laptop
+        --- stderr
+        bowline: there is a token named laptop already; remove it first, or choose another name
+        --- 2
+        $ bowline serve token add a b
+        --- stderr
+        bowline: a name has 1 to 64 letters, digits, dots, hyphens or underscores
+        --- 2
+        $ bowline serve token add x --role root
+        --- stderr
+        bowline: invalid value 'root' for '--role <ROLE>' [possible values: admin, user, observer] (see --help)
+        --- 2
+        $ bowline serve token remove laptop
+        --- 0
+        $ bowline serve token remove laptop
+        --- stderr
+        bowline: there is no token named laptop; `bowline serve token list` lists them
+        --- 2
+        $ bowline serve token remove ci
+        --- 0
+        $ bowline serve token list
+        No tokens. Make one with `bowline serve token add NAME`.
+        --- 0
+    "#]].assert_eq(&output);
 }
 
 #[test]
@@ -35,10 +63,42 @@ fn what_would_be_unsafe_is_refused() {
         &["serve", "--listen", "0.0.0.0:0", "--tls-cert", "not-a-key.pem", "--tls-key", "not-a-key.pem"],
         &["serve", "--tls-cert", "not-a-key.pem"],
         &["serve", "--root", "absent"],
+        &["serve", "--transport", "stdio", "--", "some-agent"],
         &["serve", "--transport", "stdio"],
         &["serve", "--listen", "localhost"],
     ]);
-    expect![[r#""#]].assert_eq(&output);
+    expect![[r#"
+        $ bowline serve --listen 0.0.0.0:0
+        --- stderr
+        bowline: 0.0.0.0:0 is reachable from other machines, and without TLS everyone on the way could read the tokens: give --tls-cert and --tls-key, or --behind-proxy if a proxy in front adds TLS
+        --- 2
+        $ bowline serve --listen [::]:0
+        --- stderr
+        bowline: [::]:0 is reachable from other machines, and without TLS everyone on the way could read the tokens: give --tls-cert and --tls-key, or --behind-proxy if a proxy in front adds TLS
+        --- 2
+        $ bowline serve --listen 0.0.0.0:0 --tls-cert not-a-key.pem --tls-key not-a-key.pem
+        --- stderr
+        bowline: cannot read not-a-key.pem: no items found
+        --- 2
+        $ bowline serve --tls-cert not-a-key.pem
+        --- stderr
+        bowline: the following required arguments were not provided: --tls-key <FILE> (see --help)
+        --- 2
+        $ bowline serve --root absent
+        --- stderr
+        bowline: --root absent: there is no such directory
+        --- 2
+        $ bowline serve --transport stdio -- some-agent
+        --- stderr
+        bowline: for stdin and stdout, start the agent's command itself
+        --- 2
+        $ bowline serve --transport stdio
+        --- 0
+        $ bowline serve --listen localhost
+        --- stderr
+        bowline: invalid value 'localhost' for '--listen <ADDRESS>': invalid socket address syntax (see --help)
+        --- 2
+    "#]].assert_eq(&output);
 }
 
 #[test]

@@ -18,7 +18,7 @@ use bowline_agent::model::provider::Provider;
 use bowline_policy::mode::AgentMode;
 use bowline_wire::run_agent;
 use bowline_workspace::terminals::{self, SupervisorProgram};
-use clap::{Args, ValueEnum};
+use clap::{Args, Parser, ValueEnum};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::timeout;
 
@@ -88,6 +88,18 @@ pub(crate) struct AgentArguments {
     /// Ask for a provider's API key, store it readable by you only, and exit
     #[arg(long, value_name = "PROVIDER", num_args = 0..=1, default_missing_value = "")]
     login: Option<String>,
+}
+
+impl AgentArguments {
+    /// Returns what applies without any option.
+    pub(crate) fn usual() -> Self {
+        #[derive(Parser)]
+        struct NoOptions {
+            #[command(flatten)]
+            arguments: AgentArguments,
+        }
+        NoOptions::parse_from(["bowline"]).arguments
+    }
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]

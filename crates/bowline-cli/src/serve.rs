@@ -120,7 +120,7 @@ enum TransportArgument {
     Http,
     /// The same as http
     Ws,
-    /// stdin and stdout, as `bowline agent`
+    /// stdin and stdout: the same as `bowline agent` without options
     Stdio,
 }
 
@@ -147,9 +147,10 @@ pub(crate) async fn run(arguments: ServeArguments) -> Result<ExitCode, CliError>
         return token::run(token).await.map(|()| ExitCode::SUCCESS);
     }
     if arguments.transport == TransportArgument::Stdio {
-        return Err(CliError::Usage(
-            "for stdin and stdout, start the agent itself: `bowline agent`, with the same options".to_owned(),
-        ));
+        if !arguments.agent.is_empty() {
+            return Err(CliError::Usage("for stdin and stdout, start the agent's command itself".to_owned()));
+        }
+        return crate::agent::run(crate::agent::AgentArguments::usual()).await.map_err(CliError::from);
     }
     let is_loopback = arguments.listen.ip().is_loopback();
     let tls = match (&arguments.tls_cert, &arguments.tls_key) {

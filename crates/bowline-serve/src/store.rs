@@ -64,10 +64,34 @@ pub struct PendingWork {
     pub requests: Vec<(ConnectionId, Value)>,
     /// The ids of questions to users.
     pub questions: Vec<String>,
+    /// The requests that were answered last, so that one that is sent again is not done again.
+    #[serde(default)]
+    pub answered: Vec<(ConnectionId, Value)>,
 }
 
+/// How many answered requests of a session are remembered.
+const MAX_ANSWERED: usize = 32;
+
 impl PendingWork {
-    /// Returns whether there is none.
+    /// Notes that a request was answered.
+    pub fn mark_answered(&mut self, connection: &ConnectionId, id: Value) {
+        let request = (connection.clone(), id);
+        self.requests.retain(|open| *open != request);
+        if self.answered.len() >= MAX_ANSWERED {
+            self.answered.remove(0);
+        }
+        self.answered.push(request);
+    }
+
+    /// Returns whether a request of one of these connections is known, answered or not.
+    #[must_use]
+    pub fn knows(&self, connections: &[ConnectionId], id: &Value) -> bool {
+        let is_same =
+            |(connection, known): &(ConnectionId, Value)| known == id && connections.contains(connection);
+        self.requests.iter().chain(&self.answered).any(is_same)
+    }
+
+    /// Returns whether nothing waits.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.requests.is_empty() && self.questions.is_empty()

@@ -195,12 +195,12 @@ async function main() {
 
   const [command, ...args] = positionals;
   if (/^(http|ws):/.test(command)) {
-    const { agent, close } = app.connect(await createStream(command));
-    await runPlan(agent, plan);
-    for (const terminal of terminals.values()) terminal.kill();
-    await close?.();
-    // Streams to the server stay open otherwise.
-    process.exit(0);
+    const connection = app.connect(await createStream(command));
+    // Streams to the server stay open, so the end must be said.
+    await runPlan(connection.agent, plan).then(() => process.exit(0), (error) => {
+      console.error(`client: ${error.stack ?? error}`);
+      process.exit(1);
+    });
   }
   const child = spawn(command, args, { stdio: ["pipe", "pipe", "inherit"] });
   const exited = once(child, "exit");

@@ -269,13 +269,18 @@ impl Hub {
         method: &str,
         message: &Bytes,
     ) {
-        let HubState { workers, sessions, .. } = state;
+        let HubState { workers, sessions, connections, .. } = state;
         let (Some(agent), Some(open)) = (workers.get_mut(&worker), sessions.get_mut(session)) else { return };
         agent.idle_since = Instant::now();
         let Some(id) = id else {
             agent.input.push(message.clone());
             return;
         };
+        let Some(found) = connections.get(connection) else { return };
+        if open.pending.knows(&found.ids, &json!(id)) {
+            // It came on an earlier connection, and the client did not learn that it had arrived.
+            return;
+        }
         let is_setting =
             matches!(method, "session/set_mode" | "session/set_model" | "session/set_config_option");
         let params = (is_setting || method == "session/prompt")
@@ -454,8 +459,7 @@ impl Hub {
             let recipient = Recipient::Only(connection.clone());
             if self.log.append(session, EventKind::Response, recipient, response.clone()).is_some() {
                 if let Some(open) = state.sessions.get_mut(session) {
-                    let id = json!(id);
-                    open.pending.requests.retain(|(of, request)| (of, request) != (connection, &id));
+                    open.pending.mark_answered(connection, json!(id));
                     self.save_pending(session, open);
                 }
                 return;

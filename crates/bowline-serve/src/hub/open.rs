@@ -75,7 +75,7 @@ impl Hub {
         let acquired = self.store.acquire(session).await.map_err(failed)?.ok_or(OpenError::NotFound)?;
         let AcquiredSession { session: stored, generation, last_seq } = acquired;
         self.log.open(session, generation, last_seq);
-        self.settle(session, &stored);
+        let pending = self.settle(session, stored.pending.clone());
         let opened = self.open_at_agent(session, &stored, capabilities).await;
         let (worker, result) = opened.inspect_err(|_| self.log.close(session, generation))?;
         let setup = if result.is_object() { result } else { stored.setup };
@@ -85,31 +85,33 @@ impl Hub {
             stage: Stage::Open(worker),
             title: stored.title,
             setup,
-            pending: PendingWork::default(),
+            pending,
             attached: HashSet::new(),
         };
         Ok((open, worker))
     }
 
-    /// Answers what an earlier server left unanswered.
-    fn settle(&self, session: &SessionId, stored: &StoredSession) {
-        for (connection, id) in &stored.pending.requests {
-            let Ok(id) = serde_json::from_value::<RequestId>(id.clone()) else { continue };
+    /// Answers what an earlier server left unanswered, and returns what is left to remember.
+    fn settle(&self, session: &SessionId, mut pending: PendingWork) -> PendingWork {
+        if pending.is_empty() {
+            return pending;
+        }
+        for (connection, request) in pending.requests.clone() {
+            let Ok(id) = serde_json::from_value::<RequestId>(request.clone()) else { continue };
             let why =
                 "the server stopped during this request; what the agent did until then is in the session";
             let recipient = Recipient::Only(connection.clone());
             let error = message::error(&id, message::INTERNAL, why);
             self.log.append(session, EventKind::Response, recipient, error);
+            pending.mark_answered(&connection, request);
         }
-        for question in &stored.pending.questions {
+        for question in pending.questions.drain(..) {
             let cancellation = message::cancellation(&json!(question));
             self.log.append(session, EventKind::Withdrawal, Recipient::All, cancellation);
         }
-        if !stored.pending.is_empty() {
-            let pending = Some(PendingWork::default());
-            let change = SessionChange { pending, ..SessionChange::default() };
-            self.log.mutate(Mutation::Update(session.clone(), change));
-        }
+        let change = SessionChange { pending: Some(pending.clone()), ..SessionChange::default() };
+        self.log.mutate(Mutation::Update(session.clone(), change));
+        pending
     }
 
     async fn open_at_agent(

@@ -95,7 +95,11 @@ async fn sessions_are_changed_listed_and_deleted() {
     with_each_store(|store| async move {
         let other = Mutation::Create(Box::new(session("b", "other")));
         store.commit(vec![create("a"), other]).await.unwrap();
-        let pending = PendingWork { requests: vec![("c".into(), json!(1))], questions: vec!["q".into()] };
+        let pending = PendingWork {
+            requests: vec![("c".into(), json!(1))],
+            questions: vec!["q".into()],
+            answered: vec![],
+        };
         let change = SessionChange {
             title: Some("T".into()),
             setup: Some(json!({ "modes": 1 })),
@@ -174,4 +178,18 @@ async fn two_servers_cannot_share_a_file() {
     let (token, _) = StoredToken::generate("ci", Role::User, Timestamp(1), None).unwrap();
     beside.add_token(token.clone()).await.unwrap();
     assert_eq!(first.token(&token.id).await.unwrap(), Some(token), "a running server sees new tokens");
+}
+
+#[test]
+fn answered_requests_are_remembered_for_a_while() {
+    let mut pending = PendingWork::default();
+    for id in 0..=MAX_ANSWERED {
+        pending.requests.push(("c".into(), json!(id)));
+        assert!(pending.knows(&["new".into(), "c".into()], &json!(id)));
+        pending.mark_answered(&"c".into(), json!(id));
+    }
+    assert!(pending.is_empty());
+    assert!(pending.knows(&["c".into()], &json!(1)));
+    assert!(!pending.knows(&["c".into()], &json!(0)), "the oldest is forgotten");
+    assert!(!pending.knows(&["other".into()], &json!(1)));
 }

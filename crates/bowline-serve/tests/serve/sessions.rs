@@ -167,6 +167,8 @@ async fn a_restarted_server_answers_what_was_interrupted() {
     let meta = json!({ "bowline": { "resumes": setup.client.connection } });
     let client = server.client_with(&token, json!({}), meta).await;
     let mut stream = client.stream(Some(&setup.session), last).await;
+    // A client that did not learn that its request had arrived sends it again.
+    client.prompt(2, &setup.session, "ask").await;
     client.prompt(3, &setup.session, "count 1").await;
     let shown = stream.until_response(3).await;
     expect![[r#"
@@ -179,6 +181,7 @@ async fn a_restarted_server_answers_what_was_interrupted() {
     "#]]
     .assert_debug_eq(&shown);
     assert_eq!(question["method"], "session/request_permission");
+    assert_eq!(server.launcher.prompts.load(Ordering::SeqCst), 1, "the interrupted prompt is not run again");
     // Another client loads all of it, without what the agent itself replayed.
     let other = server.client(&token).await;
     let mut own = other.stream(None, None).await;
