@@ -338,9 +338,11 @@ fn help_says_what_there_is() {
               demo         Run a short, self-checking tour on a scratch project; needs no API key or network
               run          Run one prompt: serve this workspace to an agent and show what it does
               chat         Chat with an agent in a full-screen terminal interface
-              agent        Run Bowline's own agent for an editor, over ACP on stdin and stdout [alias: serve]
+              agent        Run Bowline's own agent for an editor, over ACP on stdin and stdout
               mcp          Serve this workspace to MCP clients: files, unsaved text and commands
               proxy        Run between an editor and any agent, and add tools, rules and undo
+              serve        Serve an agent to remote clients, with sessions that outlive connections
+              connect      Connect an editor to an agent on a server, over HTTP or a WebSocket
               changes      List the changes that agents made in this workspace
               diff         Show the changes that agents made as a patch for git
               undo         Undo the changes that agents made; your own later edits stay
@@ -370,6 +372,7 @@ fn help_says_what_there_is() {
               XDG_DATA_HOME      anchors of the audit log (default: ~/.local/share)
               NO_COLOR           no colours
               PAGER              the pager for long lists in a terminal
+              BOWLINE_TOKEN      the token for a server, unless --token-file names one
               ANTHROPIC_API_KEY  and others: API keys for Bowline's own agent
 
             For examples, run `bowline COMMAND --help`. To get started, try `bowline demo` and `bowline doctor`.

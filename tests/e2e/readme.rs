@@ -23,6 +23,8 @@ const COMMANDS: &[(&str, ExpectedOutput)] = &[
     ("bowline mcp --help", ExpectedOutput::Usage),
     ("bowline proxy --help", ExpectedOutput::Usage),
     ("bowline connect --help", ExpectedOutput::Usage),
+    ("bowline serve token add laptop", ExpectedOutput::Token),
+    ("bowline serve --help", ExpectedOutput::Usage),
     ("bowline trace --help", ExpectedOutput::Usage),
     ("cargo build --release --workspace --examples", ExpectedOutput::Success),
     ("target/release/examples/client target/release/examples/agent", ExpectedOutput::EndOfTurn),
@@ -45,6 +47,7 @@ enum ExpectedOutput {
     Neovim,
     Rules,
     Ruling,
+    Token,
     EndOfTurn,
     Undone,
 }
@@ -78,6 +81,7 @@ fn every_command_of_the_documentation_works() {
             ExpectedOutput::Neovim => "codecompanion",
             ExpectedOutput::Rules => "preset",
             ExpectedOutput::Ruling => "cargo test",
+            ExpectedOutput::Token => "bow_",
             ExpectedOutput::EndOfTurn => "EndTurn",
             ExpectedOutput::Undone => "undone, the file has",
         };

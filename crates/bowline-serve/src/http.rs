@@ -16,7 +16,7 @@ use bowline_protocol::remote::{
 use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 
 use crate::event::{ConnectionId, SessionId};
-use crate::hub::{ConnectError, Hub, ReceiveError};
+use crate::hub::{ConnectError, ConnectionStream, Hub, ReceiveError, SessionStream};
 use crate::token::{Principal, random_hex};
 
 mod access;
@@ -232,10 +232,10 @@ async fn open_stream(
         })?),
     };
     let body = match text_of(headers, SESSION_HEADER) {
-        None => sse::connection_body(endpoint.hub.open_connection_stream(&connection, last_event)?),
+        None => sse::connection_body(ConnectionStream::open(&endpoint.hub, &connection, last_event)?),
         Some(session) => {
             let session: SessionId = session.into();
-            sse::session_body(endpoint.hub.open_session_stream(&connection, &session, last_event).await?)
+            sse::session_body(SessionStream::open(&endpoint.hub, &connection, &session, last_event).await?)
         }
     };
     let headers = [

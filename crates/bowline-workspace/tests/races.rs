@@ -192,18 +192,20 @@ fn check_creations(resolver: Resolver) {
     let creations = rounds(CREATIONS);
     let swapped = SwappedPaths::new(resolver);
     let origin = swapped.session.origin(None, None);
-    let mut created = 0;
+    let (mut created, mut count) = (0, 0);
     swapped.run_while_swapping(|| {
-        for count in 0..creations {
+        // On a busy machine one outcome can take long to come.
+        while count < creations || (created == 0 || created == count) && count < 100 * creations {
             match swapped.session.write(&swapped.path(&format!("d/{count}/y/z")), "inside\n", &origin) {
                 Ok(_) => created += 1,
                 Err(error) => assert_is_path_error(&error),
             }
+            count += 1;
         }
     });
     swapped.assert_nothing_happened_outside();
     assert_no_temporary_file(&swapped.base.join("ws"));
-    assert!(created > 0 && created < creations, "{created} of {creations}");
+    assert!(created > 0 && created < count, "{created} of {count}");
 }
 
 #[test]

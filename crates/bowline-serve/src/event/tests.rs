@@ -1,3 +1,5 @@
+//! Events as they are stored.
+
 use proptest::prelude::*;
 
 use super::*;

@@ -10,7 +10,7 @@ use http::{HeaderValue, StatusCode};
 
 use super::{Endpoint, Refusal, new_connection_id};
 use crate::event::ConnectionId;
-use crate::hub::{ConnectError, ReceiveError, StreamMessage};
+use crate::hub::{ConnectError, MergedStream, ReceiveError, StreamMessage};
 use crate::token::Principal;
 
 /// The largest message.
@@ -69,7 +69,7 @@ impl SocketSession {
             }
             Err(ConnectError::Receive(error)) => return Err(refused(&error)),
         }
-        let mut stream = hub.open_merged_stream(&self.connection).map_err(|error| refused(&error))?;
+        let mut stream = MergedStream::open(&hub, &self.connection).map_err(|error| refused(&error))?;
         let mut ping = tokio::time::interval(PING_INTERVAL);
         ping.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         let mut is_alive = true;

@@ -14,289 +14,281 @@ const SETUP_UPDATES: [&str; 3] = ["current_mode_update", "config_option_update",
 /// The most requests of one agent that wait for answers.
 const MAX_AGENT_REQUESTS: usize = 4096;
 
-impl Hub {
-    /// Handles a line of an agent. Lines that are no messages are skipped: some agents print to stdout.
-    pub(super) fn route_agent_line(&self, worker: WorkerId, line: &Bytes) {
-        match peek(line) {
-            PeekedMessage::Response { id, .. } => {
-                let mut state = self.lock();
-                let number = parse_id(id).and_then(|id| match id {
-                    RequestId::Number(number) => u64::try_from(number).ok(),
-                    _ => None,
-                });
-                let open = number.and_then(|number| state.workers.get_mut(&worker)?.open.remove(&number));
-                if let Some(open) = open {
-                    self.route_response(&mut state, worker, open, line, id);
-                }
+/// Handles a line of an agent. Lines that are no messages are skipped: some agents print to stdout.
+pub(super) fn route_agent_line(hub: &Hub, worker: WorkerId, line: &Bytes) {
+    match peek(line) {
+        PeekedMessage::Response { id, .. } => {
+            let mut state = hub.lock();
+            let number = parse_id(id).and_then(|id| match id {
+                RequestId::Number(number) => u64::try_from(number).ok(),
+                _ => None,
+            });
+            let open = number.and_then(|number| state.workers.get_mut(&worker)?.open.remove(&number));
+            if let Some(open) = open {
+                route_response(hub, &mut state, worker, open, line, id);
             }
-            PeekedMessage::Notification { method } => self.route_notification(worker, &method, line),
-            PeekedMessage::Request { id, method } => {
-                let Some(parsed) = parse_id(id) else { return };
-                self.route_request(worker, &parsed, id, &method, line);
-            }
-            PeekedMessage::Other => {
-                tracing::debug!(worker, "an agent printed a line that is no message");
-            }
+        }
+        PeekedMessage::Notification { method } => route_notification(hub, worker, &method, line),
+        PeekedMessage::Request { id, method } => {
+            let Some(parsed) = parse_id(id) else { return };
+            route_request(hub, worker, &parsed, id, &method, line);
+        }
+        PeekedMessage::Other => {
+            tracing::debug!(worker, "an agent printed a line that is no message");
         }
     }
+}
 
-    fn route_notification(&self, worker: WorkerId, method: &str, line: &Bytes) {
-        let Ok(head) = MessageHead::parse(line) else { return };
-        let mut state = self.lock();
-        let state = &mut *state;
-        if method == "$/cancel_request" {
-            return self.withdraw_by_agent(state, worker, line);
-        }
-        let Some(session) = head.session_id else {
-            let Some(agent) = state.workers.get(&worker) else { return };
-            // A copy: the line keeps what was read with it alive.
-            let message = Bytes::copy_from_slice(line);
-            for connection in state.connections.values() {
-                if connection.worker_key == agent.key {
-                    connection.outbox.push(OutboxItem::Message(message.clone()));
-                }
+fn route_notification(hub: &Hub, worker: WorkerId, method: &str, line: &Bytes) {
+    let Ok(head) = MessageHead::parse(line) else { return };
+    let mut state = hub.lock();
+    let state = &mut *state;
+    if method == "$/cancel_request" {
+        return withdraw_by_agent(hub, state, worker, line);
+    }
+    let Some(session) = head.session_id else {
+        let Some(agent) = state.workers.get(&worker) else { return };
+        // A copy: the line keeps what was read with it alive.
+        let message = Bytes::copy_from_slice(line);
+        for connection in state.connections.values() {
+            if connection.worker_key == agent.key {
+                connection.outbox.push(OutboxItem::Message(message.clone()));
             }
-            return;
-        };
-        let session: SessionId = session.as_ref().into();
-        let Some(agent) = state.workers.get_mut(&worker) else { return };
-        if agent.loading.contains(&session) {
-            return;
         }
-        if !agent.sessions.contains(&session) {
-            return agent.keep_early_update(session, line);
-        }
-        let is_update = method == "session/update";
-        let kind = if is_update { EventKind::Update } else { EventKind::Notification };
-        self.log.append(&session, kind, Recipient::All, Bytes::copy_from_slice(line));
-        if is_update
-            && SETUP_UPDATES.iter().any(|kind| memmem::find(line, kind.as_bytes()).is_some())
-            && let Some(open) = state.sessions.get_mut(&session)
-            && let Ok(message) = serde_json::from_slice::<Value>(line)
-        {
-            let update = &message["params"]["update"];
-            let title = (update["sessionUpdate"] == "session_info_update")
-                .then(|| update["title"].as_str().map(str::to_owned))
-                .flatten();
-            let has_changed = message::apply_update(&mut open.setup, update);
-            if has_changed || title.is_some() {
-                open.title = title.clone().or(open.title.take());
-                let setup = has_changed.then(|| open.setup.clone());
-                let change = SessionChange { title, setup, pending: None };
-                self.log.mutate(Mutation::Update(session, change));
-            }
+        return;
+    };
+    let session: SessionId = session.as_ref().into();
+    let Some(agent) = state.workers.get_mut(&worker) else { return };
+    if agent.loading.contains(&session) {
+        return;
+    }
+    if !agent.sessions.contains(&session) {
+        return agent.keep_early_update(session, line);
+    }
+    let is_update = method == "session/update";
+    let kind = if is_update { EventKind::Update } else { EventKind::Notification };
+    hub.log.append(&session, kind, Recipient::All, Bytes::copy_from_slice(line));
+    if is_update
+        && SETUP_UPDATES.iter().any(|kind| memmem::find(line, kind.as_bytes()).is_some())
+        && let Some(open) = state.sessions.get_mut(&session)
+        && let Ok(message) = serde_json::from_slice::<Value>(line)
+    {
+        let update = &message["params"]["update"];
+        let title = (update["sessionUpdate"] == "session_info_update")
+            .then(|| update["title"].as_str().map(str::to_owned))
+            .flatten();
+        let has_changed = message::apply_update(&mut open.setup, update);
+        if has_changed || title.is_some() {
+            open.title = title.clone().or(open.title.take());
+            let setup = has_changed.then(|| open.setup.clone());
+            let change = SessionChange { title, setup, pending: None };
+            hub.log.mutate(Mutation::Update(session, change));
         }
     }
+}
 
-    /// Withdraws a request that its agent cancelled.
-    fn withdraw_by_agent(&self, state: &mut HubState, worker: WorkerId, line: &[u8]) {
-        let Ok(message) = serde_json::from_slice::<Value>(line) else { return };
-        let Ok(id) = serde_json::from_value::<RequestId>(message["params"]["requestId"].clone()) else {
-            return;
-        };
-        let Some(name) = state.workers.get_mut(&worker).and_then(|worker| worker.agent_requests.remove(&id))
-        else {
-            return;
-        };
-        if let Some(request) = state.agent_requests.remove(&name) {
-            self.withdraw(state, &name, &request, None);
+/// Withdraws a request that its agent cancelled.
+fn withdraw_by_agent(hub: &Hub, state: &mut HubState, worker: WorkerId, line: &[u8]) {
+    let Ok(message) = serde_json::from_slice::<Value>(line) else { return };
+    let Ok(id) = serde_json::from_value::<RequestId>(message["params"]["requestId"].clone()) else {
+        return;
+    };
+    let Some(name) = state.workers.get_mut(&worker).and_then(|worker| worker.agent_requests.remove(&id))
+    else {
+        return;
+    };
+    if let Some(request) = state.agent_requests.remove(&name) {
+        hub.withdraw(state, &name, &request, None);
+    }
+}
+
+fn route_request(hub: &Hub, worker: WorkerId, id: &RequestId, raw: &[u8], method: &str, line: &Bytes) {
+    let head = MessageHead::parse(line);
+    let mut state = hub.lock();
+    let state = &mut *state;
+    let refuse = |state: &HubState, code, why: &str| {
+        if let Some(worker) = state.workers.get(&worker) {
+            worker.input.push(message::error(id, code, why));
+        }
+    };
+    let Ok(MessageHead { session_id: Some(session), .. }) = head else {
+        return refuse(state, message::METHOD_NOT_FOUND, "requests to a remote client need a session");
+    };
+    let session: SessionId = session.as_ref().into();
+    let Some(agent) = state.workers.get_mut(&worker) else { return };
+    if !agent.sessions.contains(&session) {
+        return refuse(state, message::INVALID_PARAMS, "this session is not open");
+    }
+    if agent.agent_requests.len() >= MAX_AGENT_REQUESTS {
+        return refuse(state, message::OVERLOADED, "too many requests wait for an answer");
+    }
+    let Ok(name) = random_hex::<8>() else { return };
+    agent.agent_requests.insert(id.clone(), name.clone());
+    let is_question = matches!(method, "session/request_permission" | "elicitation/create");
+    let timeout = if is_question { hub.options.question_timeout } else { hub.options.client_timeout };
+    let body: Bytes = replace_id(line, raw, &json!(name).to_string()).into();
+    let mut request = AgentRequest {
+        worker,
+        id: id.clone(),
+        method: method.to_owned(),
+        session: session.clone(),
+        body: body.clone(),
+        seq: None,
+        target: None,
+        is_question,
+        deadline: Instant::now() + timeout,
+    };
+    if is_question {
+        hub.metrics.add_question();
+        request.seq = hub.log.append(&session, EventKind::Question, Recipient::All, body);
+        if let Some(open) = state.sessions.get_mut(&session) {
+            open.pending.questions.push(name.clone());
+            hub.save_pending(&session, open);
         }
     }
-
-    fn route_request(&self, worker: WorkerId, id: &RequestId, raw: &[u8], method: &str, line: &Bytes) {
-        let head = MessageHead::parse(line);
-        let mut state = self.lock();
-        let state = &mut *state;
-        let refuse = |state: &HubState, code, why: &str| {
-            if let Some(worker) = state.workers.get(&worker) {
-                worker.input.push(message::error(id, code, why));
-            }
-        };
-        let Ok(MessageHead { session_id: Some(session), .. }) = head else {
-            return refuse(state, message::METHOD_NOT_FOUND, "requests to a remote client need a session");
-        };
-        let session: SessionId = session.as_ref().into();
-        let Some(agent) = state.workers.get_mut(&worker) else { return };
-        if !agent.sessions.contains(&session) {
-            return refuse(state, message::INVALID_PARAMS, "this session is not open");
-        }
-        if agent.agent_requests.len() >= MAX_AGENT_REQUESTS {
-            return refuse(state, message::OVERLOADED, "too many requests wait for an answer");
-        }
-        let Ok(name) = random_hex::<8>() else { return };
-        agent.agent_requests.insert(id.clone(), name.clone());
-        let is_question = matches!(method, "session/request_permission" | "elicitation/create");
-        let timeout = if is_question { self.options.question_timeout } else { self.options.client_timeout };
-        let body: Bytes = replace_id(line, raw, &json!(name).to_string()).into();
-        let mut request = AgentRequest {
-            worker,
-            id: id.clone(),
-            method: method.to_owned(),
-            session: session.clone(),
-            body: body.clone(),
-            seq: None,
-            target: None,
-            is_question,
-            deadline: Instant::now() + timeout,
-        };
-        if is_question {
-            self.metrics.add_question();
-            request.seq = self.log.append(&session, EventKind::Question, Recipient::All, body);
-            if let Some(open) = state.sessions.get_mut(&session) {
-                open.pending.questions.push(name.clone());
-                self.save_pending(&session, open);
-            }
-        }
-        state.agent_requests.insert(name, request);
-        if !is_question {
-            self.assign_requests(state, &session);
-        }
+    state.agent_requests.insert(name, request);
+    if !is_question {
+        hub.assign_requests(state, &session);
     }
+}
 
-    fn route_response(
-        &self,
-        state: &mut HubState,
-        worker: WorkerId,
-        open: OpenRequest,
-        line: &Bytes,
-        raw: &[u8],
-    ) {
-        match open {
-            OpenRequest::Own(sender) => {
-                let message: Value = serde_json::from_slice(line).unwrap_or_default();
-                let outcome = match message.get("error") {
-                    Some(error) if !error.is_null() => Err(error.clone()),
-                    _ => Ok(message["result"].clone()),
-                };
-                // The caller may have given up.
-                sender.send(outcome).ok();
+fn route_response(
+    hub: &Hub,
+    state: &mut HubState,
+    worker: WorkerId,
+    open: OpenRequest,
+    line: &Bytes,
+    raw: &[u8],
+) {
+    match open {
+        OpenRequest::Own(sender) => {
+            let message: Value = serde_json::from_slice(line).unwrap_or_default();
+            let outcome = match message.get("error") {
+                Some(error) if !error.is_null() => Err(error.clone()),
+                _ => Ok(message["result"].clone()),
+            };
+            // The caller may have given up.
+            sender.send(outcome).ok();
+        }
+        OpenRequest::Client { connection, id, method, session, params } => {
+            let response: Bytes = replace_id(line, raw, &json!(id).to_string()).into();
+            if let (Some(session), Some(params)) = (&session, &params) {
+                note_setting(hub, state, session, &connection, &method, params, line);
             }
-            OpenRequest::Client { connection, id, method, session, params } => {
+            hub.respond(state, &connection, session.as_ref(), &id, response);
+        }
+        OpenRequest::NewSession { connection, id, cwd } => {
+            let message: Value = serde_json::from_slice(line).unwrap_or_default();
+            let created = message["result"]["sessionId"].as_str().map(SessionId::from);
+            let Some(session) = created else {
                 let response: Bytes = replace_id(line, raw, &json!(id).to_string()).into();
-                if let (Some(session), Some(params)) = (&session, &params) {
-                    self.note_setting(state, session, &connection, &method, params, line);
-                }
-                self.respond(state, &connection, session.as_ref(), &id, response);
-            }
-            OpenRequest::NewSession { connection, id, cwd } => {
-                let message: Value = serde_json::from_slice(line).unwrap_or_default();
-                let created = message["result"]["sessionId"].as_str().map(SessionId::from);
-                let Some(session) = created else {
-                    let response: Bytes = replace_id(line, raw, &json!(id).to_string()).into();
-                    return self.respond(state, &connection, None, &id, response);
-                };
-                self.register_session(state, worker, &connection, id, session, cwd, &message["result"]);
-            }
+                return hub.respond(state, &connection, None, &id, response);
+            };
+            register_session(hub, state, worker, &connection, id, session, cwd, &message["result"]);
         }
     }
+}
 
-    /// Notes a client's change of mode, model or option, and tells the other clients.
-    fn note_setting(
-        &self,
-        state: &mut HubState,
-        session: &SessionId,
-        connection: &ConnectionId,
-        method: &str,
-        params: &Value,
-        line: &[u8],
-    ) {
-        let Ok(message) = serde_json::from_slice::<Value>(line) else { return };
-        let (Some(result), Some(open)) = (message.get("result"), state.sessions.get_mut(session)) else {
-            return;
-        };
-        if !message::apply_request(&mut open.setup, method, params, result) {
-            return;
-        }
-        let change = SessionChange { setup: Some(open.setup.clone()), ..SessionChange::default() };
-        self.log.mutate(Mutation::Update(session.clone(), change));
-        let update = match method {
-            "session/set_mode" => {
-                json!({ "sessionUpdate": "current_mode_update", "currentModeId": params["modeId"] })
-            }
-            "session/set_config_option" => {
-                json!({ "sessionUpdate": "config_option_update", "configOptions": result["configOptions"] })
-            }
-            _ => return,
-        };
-        let update =
-            message::notification("session/update", &json!({ "sessionId": session, "update": update }));
-        self.log.append(session, EventKind::Notification, Recipient::AllBut(connection.clone()), update);
+/// Notes a client's change of mode, model or option, and tells the other clients.
+fn note_setting(
+    hub: &Hub,
+    state: &mut HubState,
+    session: &SessionId,
+    connection: &ConnectionId,
+    method: &str,
+    params: &Value,
+    line: &[u8],
+) {
+    let Ok(message) = serde_json::from_slice::<Value>(line) else { return };
+    let (Some(result), Some(open)) = (message.get("result"), state.sessions.get_mut(session)) else {
+        return;
+    };
+    if !message::apply_request(&mut open.setup, method, params, result) {
+        return;
     }
-
-    /// Registers a session that an agent has created. The client learns of it once it is stored.
-    #[expect(clippy::too_many_arguments, reason = "the parts of one new session")]
-    fn register_session(
-        &self,
-        state: &mut HubState,
-        worker: WorkerId,
-        connection: &ConnectionId,
-        id: RequestId,
-        session: SessionId,
-        cwd: PathBuf,
-        setup: &Value,
-    ) {
-        let taken = || {
-            let why = "the agent gave a new session the id of an earlier one: this server needs agents whose ids are unique";
-            message::error(&id, message::INTERNAL, why)
-        };
-        let Some(found) = state.connections.get(connection) else {
-            // The client is gone; the session without any content is of no use to anyone.
-            return;
-        };
-        let principal = found.principal.name.clone();
-        if state.sessions.contains_key(&session) {
-            let error = taken();
-            return self.respond(state, connection, None, &id, error);
+    let change = SessionChange { setup: Some(open.setup.clone()), ..SessionChange::default() };
+    hub.log.mutate(Mutation::Update(session.clone(), change));
+    let update = match method {
+        "session/set_mode" => {
+            json!({ "sessionUpdate": "current_mode_update", "currentModeId": params["modeId"] })
         }
-        let now = now();
-        self.log.mutate(Mutation::Create(Box::new(StoredSession {
-            id: session.clone(),
-            principal: principal.clone(),
-            cwd,
+        "session/set_config_option" => {
+            json!({ "sessionUpdate": "config_option_update", "configOptions": result["configOptions"] })
+        }
+        _ => return,
+    };
+    let update = message::notification("session/update", &json!({ "sessionId": session, "update": update }));
+    hub.log.append(session, EventKind::Notification, Recipient::AllBut(connection.clone()), update);
+}
+
+/// Registers a session that an agent has created. The client learns of it once it is stored.
+#[expect(clippy::too_many_arguments, reason = "the parts of one new session")]
+fn register_session(
+    hub: &Hub,
+    state: &mut HubState,
+    worker: WorkerId,
+    connection: &ConnectionId,
+    id: RequestId,
+    session: SessionId,
+    cwd: PathBuf,
+    setup: &Value,
+) {
+    let taken = || {
+        let why = "the agent gave a new session the id of an earlier one: this server needs agents whose ids are unique";
+        message::error(&id, message::INTERNAL, why)
+    };
+    let Some(found) = state.connections.get(connection) else {
+        // The client is gone; the session without any content is of no use to anyone.
+        return;
+    };
+    let principal = found.principal.name.clone();
+    if state.sessions.contains_key(&session) {
+        let error = taken();
+        return hub.respond(state, connection, None, &id, error);
+    }
+    let now = now();
+    hub.log.mutate(Mutation::Create(Box::new(StoredSession {
+        id: session.clone(),
+        principal: principal.clone(),
+        cwd,
+        title: None,
+        setup: setup.clone(),
+        pending: PendingWork::default(),
+        created_at: now,
+        updated_at: now,
+    })));
+    hub.log.open(&session, 1, 0);
+    state.sessions.insert(
+        session.clone(),
+        Session {
+            principal,
+            generation: 1,
+            stage: Stage::Open(worker),
             title: None,
             setup: setup.clone(),
             pending: PendingWork::default(),
-            created_at: now,
-            updated_at: now,
-        })));
-        self.log.open(&session, 1, 0);
-        state.sessions.insert(
-            session.clone(),
-            Session {
-                principal,
-                generation: 1,
-                stage: Stage::Open(worker),
-                title: None,
-                setup: setup.clone(),
-                pending: PendingWork::default(),
-                attached: HashSet::new(),
-            },
-        );
-        if let Some(worker) = state.workers.get_mut(&worker) {
-            worker.sessions.insert(session.clone());
-            let early = worker.early_updates.extract_if(.., |(of, _)| *of == session);
-            for (_, update) in early {
-                self.log.append(&session, EventKind::Update, Recipient::All, update);
-            }
+            attached: HashSet::new(),
+        },
+    );
+    if let Some(worker) = state.workers.get_mut(&worker) {
+        worker.sessions.insert(session.clone());
+        let early = worker.early_updates.extract_if(.., |(of, _)| *of == session);
+        for (_, update) in early {
+            hub.log.append(&session, EventKind::Update, Recipient::All, update);
         }
-        self.attach(
-            state,
-            connection,
-            &session,
-            Attachment { after: 0, history_until: 0, held_response: None },
-        );
-        let Some(found) = state.connections.get(connection) else { return };
-        let outbox = Arc::clone(&found.outbox);
-        let (response, error) = (message::result(&id, setup), taken());
-        // The log closes a session whose id is taken before it gets here.
-        let (log, created) = (Arc::clone(&self.log), session.clone());
-        self.log.after_commit(move || {
-            if log.is_open(&created) {
-                outbox.push(OutboxItem::Message(response));
-                outbox.push(OutboxItem::Subscribe { session: created, after: 0 });
-            } else {
-                outbox.push(OutboxItem::Message(error));
-            }
-        });
     }
+    hub.attach(state, connection, &session, Attachment { after: 0, history_until: 0, held_response: None });
+    let Some(found) = state.connections.get(connection) else { return };
+    let outbox = Arc::clone(&found.outbox);
+    let (response, error) = (message::result(&id, setup), taken());
+    // The log closes a session whose id is taken before it gets here.
+    let (log, created) = (Arc::clone(&hub.log), session.clone());
+    hub.log.after_commit(move || {
+        if log.is_open(&created) {
+            outbox.push(OutboxItem::Message(response));
+            outbox.push(OutboxItem::Subscribe { session: created, after: 0 });
+        } else {
+            outbox.push(OutboxItem::Message(error));
+        }
+    });
 }

@@ -71,18 +71,18 @@ impl Hub {
             ("session/new", Some(id), _) => {
                 let (id, hub, connection) = (id.clone(), Arc::clone(self), connection.clone());
                 drop(state);
-                tokio::spawn(async move { hub.new_session(connection, id, message).await });
+                tokio::spawn(async move { open::new_session(hub, connection, id, message).await });
             }
             ("session/list", Some(id), _) => {
                 let (id, hub, connection) = (id.clone(), Arc::clone(self), connection.clone());
                 drop(state);
-                tokio::spawn(async move { hub.list_sessions(connection, id, message).await });
+                tokio::spawn(async move { open::list_sessions(hub, connection, id, message).await });
             }
             ("session/delete", Some(id), Some(session)) => {
                 let session: SessionId = session.as_ref().into();
                 let (id, hub, connection) = (id.clone(), Arc::clone(self), connection.clone());
                 drop(state);
-                tokio::spawn(async move { hub.delete_session(connection, id, session).await });
+                tokio::spawn(async move { open::delete_session(hub, connection, id, session).await });
             }
             ("session/fork", Some(id), _) => {
                 let error =
@@ -138,7 +138,7 @@ impl Hub {
                 );
                 drop(state);
                 let (hub, connection) = (Arc::clone(self), connection.clone());
-                tokio::spawn(async move { hub.open_session(connection, session).await });
+                tokio::spawn(async move { open::open_session(hub, connection, session).await });
             }
         }
         Ok(())
@@ -320,7 +320,7 @@ impl Hub {
     /// Forwards a message that concerns no session to the agent of the client's connection.
     async fn forward_for_connection(self: Arc<Self>, connection: ConnectionId, message: Bytes) {
         let Ok(MessageHead { id, method: Some(method), .. }) = MessageHead::parse(&message) else { return };
-        let worker = self.worker_of(&connection).await;
+        let worker = open::worker_of(&self, &connection).await;
         let mut state = self.lock();
         let worker = match worker {
             Ok(worker) => worker,

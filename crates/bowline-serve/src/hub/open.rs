@@ -18,310 +18,291 @@ enum OpenError {
     Failed(String),
 }
 
-impl Hub {
-    /// Opens a stored session at an agent, then handles the messages that waited for it.
-    pub(super) async fn open_session(self: Arc<Self>, connection: ConnectionId, session: SessionId) {
-        let outcome = self.try_open(&connection, &session).await;
-        let mut state = self.lock();
-        let Some(opening) = state.sessions.remove(&session) else { return };
-        let Stage::Opening(waiting) = opening.stage else { return };
-        match outcome {
-            Ok((open, worker)) => {
-                if let Some(worker) = state.workers.get_mut(&worker) {
-                    worker.sessions.insert(session.clone());
-                }
-                state.sessions.insert(session.clone(), open);
-                for (connection, message) in waiting {
-                    self.route_open(&mut state, &connection, &session, &message);
-                }
+/// Opens a stored session at an agent, then handles the messages that waited for it.
+pub(super) async fn open_session(hub: Arc<Hub>, connection: ConnectionId, session: SessionId) {
+    let outcome = try_open(&hub, &connection, &session).await;
+    let mut state = hub.lock();
+    let Some(opening) = state.sessions.remove(&session) else { return };
+    let Stage::Opening(waiting) = opening.stage else { return };
+    match outcome {
+        Ok((open, worker)) => {
+            if let Some(worker) = state.workers.get_mut(&worker) {
+                worker.sessions.insert(session.clone());
             }
-            Err(error) => {
-                for (connection, message) in waiting {
-                    let Ok(remote::MessageHead { id: Some(id), .. }) = remote::MessageHead::parse(&message)
-                    else {
-                        continue;
-                    };
-                    let response = match &error {
-                        OpenError::NotFound => unknown_session(&id, &session),
-                        OpenError::Failed(why) => message::error(&id, message::INTERNAL, why),
-                    };
-                    self.respond(&mut state, &connection, None, &id, response);
-                }
+            state.sessions.insert(session.clone(), open);
+            for (connection, message) in waiting {
+                hub.route_open(&mut state, &connection, &session, &message);
+            }
+        }
+        Err(error) => {
+            for (connection, message) in waiting {
+                let Ok(remote::MessageHead { id: Some(id), .. }) = remote::MessageHead::parse(&message)
+                else {
+                    continue;
+                };
+                let response = match &error {
+                    OpenError::NotFound => unknown_session(&id, &session),
+                    OpenError::Failed(why) => message::error(&id, message::INTERNAL, why),
+                };
+                hub.respond(&mut state, &connection, None, &id, response);
             }
         }
     }
+}
 
-    async fn try_open(
-        self: &Arc<Self>,
-        connection: &ConnectionId,
-        session: &SessionId,
-    ) -> Result<(Session, WorkerId), OpenError> {
-        let failed = |error: crate::store::StoreError| OpenError::Failed(error.to_string());
-        // What is still on its way to the store belongs to an earlier generation.
-        self.log.flush().await;
-        let stored = self.store.session(session).await.map_err(failed)?.ok_or(OpenError::NotFound)?;
-        let (principal, capabilities) = {
-            let state = self.lock();
-            let found = state.connections.get(connection).ok_or(OpenError::NotFound)?;
-            (found.principal.clone(), found.capabilities.clone())
-        };
-        if !principal.may_see(&stored.principal) {
-            return Err(OpenError::NotFound);
-        }
-        // The directory may have been replaced by a link since the session was created.
-        let cwd = stored.cwd.to_string_lossy().into_owned();
-        message::check_directory(&cwd, &self.options.roots)
-            .map_err(|error| OpenError::Failed(error.to_string()))?;
-        let acquired = self.store.acquire(session).await.map_err(failed)?.ok_or(OpenError::NotFound)?;
-        let AcquiredSession { session: stored, generation, last_seq } = acquired;
-        self.log.open(session, generation, last_seq);
-        let pending = self.settle(session, stored.pending.clone());
-        let opened = self.open_at_agent(session, &stored, capabilities).await;
-        let (worker, result) = opened.inspect_err(|_| self.log.close(session, generation))?;
-        let setup = if result.is_object() { result } else { stored.setup };
-        let open = Session {
-            principal: stored.principal,
-            generation,
-            stage: Stage::Open(worker),
-            title: stored.title,
-            setup,
-            pending,
-            attached: HashSet::new(),
-        };
-        Ok((open, worker))
+async fn try_open(
+    hub: &Arc<Hub>,
+    connection: &ConnectionId,
+    session: &SessionId,
+) -> Result<(Session, WorkerId), OpenError> {
+    let failed = |error: crate::store::StoreError| OpenError::Failed(error.to_string());
+    // What is still on its way to the store belongs to an earlier generation.
+    hub.log.flush().await;
+    let stored = hub.store.session(session).await.map_err(failed)?.ok_or(OpenError::NotFound)?;
+    let (principal, capabilities) = {
+        let state = hub.lock();
+        let found = state.connections.get(connection).ok_or(OpenError::NotFound)?;
+        (found.principal.clone(), found.capabilities.clone())
+    };
+    if !principal.may_see(&stored.principal) {
+        return Err(OpenError::NotFound);
     }
+    // The directory may have been replaced by a link since the session was created.
+    let cwd = stored.cwd.to_string_lossy().into_owned();
+    message::check_directory(&cwd, &hub.options.roots)
+        .map_err(|error| OpenError::Failed(error.to_string()))?;
+    let acquired = hub.store.acquire(session).await.map_err(failed)?.ok_or(OpenError::NotFound)?;
+    let AcquiredSession { session: stored, generation, last_seq } = acquired;
+    hub.log.open(session, generation, last_seq);
+    let pending = settle(hub, session, stored.pending.clone());
+    let opened = open_at_agent(hub, session, &stored, capabilities).await;
+    let (worker, result) = opened.inspect_err(|_| hub.log.close(session, generation))?;
+    let setup = if result.is_object() { result } else { stored.setup };
+    let open = Session {
+        principal: stored.principal,
+        generation,
+        stage: Stage::Open(worker),
+        title: stored.title,
+        setup,
+        pending,
+        attached: HashSet::new(),
+    };
+    Ok((open, worker))
+}
 
-    /// Answers what an earlier server left unanswered, and returns what is left to remember.
-    fn settle(&self, session: &SessionId, mut pending: PendingWork) -> PendingWork {
-        if pending.is_empty() {
-            return pending;
-        }
-        for (connection, request) in pending.requests.clone() {
-            let Ok(id) = serde_json::from_value::<RequestId>(request.clone()) else { continue };
-            let why =
-                "the server stopped during this request; what the agent did until then is in the session";
-            let recipient = Recipient::Only(connection.clone());
-            let error = message::error(&id, message::INTERNAL, why);
-            self.log.append(session, EventKind::Response, recipient, error);
-            pending.mark_answered(&connection, request);
-        }
-        for question in pending.questions.drain(..) {
-            let cancellation = message::cancellation(&json!(question));
-            self.log.append(session, EventKind::Withdrawal, Recipient::All, cancellation);
-        }
-        let change = SessionChange { pending: Some(pending.clone()), ..SessionChange::default() };
-        self.log.mutate(Mutation::Update(session.clone(), change));
-        pending
+/// Answers what an earlier server left unanswered, and returns what is left to remember.
+fn settle(hub: &Hub, session: &SessionId, mut pending: PendingWork) -> PendingWork {
+    if pending.is_empty() {
+        return pending;
     }
+    for (connection, request) in pending.requests.clone() {
+        let Ok(id) = serde_json::from_value::<RequestId>(request.clone()) else { continue };
+        let why = "the server stopped during this request; what the agent did until then is in the session";
+        let recipient = Recipient::Only(connection.clone());
+        let error = message::error(&id, message::INTERNAL, why);
+        hub.log.append(session, EventKind::Response, recipient, error);
+        pending.mark_answered(&connection, request);
+    }
+    for question in pending.questions.drain(..) {
+        let cancellation = message::cancellation(&json!(question));
+        hub.log.append(session, EventKind::Withdrawal, Recipient::All, cancellation);
+    }
+    let change = SessionChange { pending: Some(pending.clone()), ..SessionChange::default() };
+    hub.log.mutate(Mutation::Update(session.clone(), change));
+    pending
+}
 
-    async fn open_at_agent(
-        self: &Arc<Self>,
-        session: &SessionId,
-        stored: &StoredSession,
-        capabilities: Value,
-    ) -> Result<(WorkerId, Value), OpenError> {
-        let owner = Principal { name: stored.principal.clone(), role: Role::User };
-        let key = WorkerKey { principal: owner.name.clone(), capabilities: capabilities.to_string() };
-        let initialize = json!({ "protocolVersion": 1, "clientCapabilities": capabilities });
-        let worker = self.ensure_worker(&key, &owner, &initialize).await.map_err(OpenError::Failed)?;
-        let (method, servers) = {
-            let mut state = self.lock();
-            let servers = match state.sessions.get(session) {
-                Some(Session { stage: Stage::Opening(waiting), .. }) => requested_servers(waiting),
-                _ => json!([]),
-            };
-            let Some(agent) = state.workers.get_mut(&worker) else {
-                return Err(OpenError::Failed("the agent ended at once".to_owned()));
-            };
-            let method = if agent.can_resume() {
-                "session/resume"
-            } else if agent.can_load() {
-                "session/load"
-            } else {
-                let why = "the agent that had this session has ended, and this agent cannot load sessions";
-                return Err(OpenError::Failed(why.to_owned()));
-            };
-            agent.loading.insert(session.clone());
-            (method, servers)
+async fn open_at_agent(
+    hub: &Arc<Hub>,
+    session: &SessionId,
+    stored: &StoredSession,
+    capabilities: Value,
+) -> Result<(WorkerId, Value), OpenError> {
+    let owner = Principal { name: stored.principal.clone(), role: Role::User };
+    let key = WorkerKey { principal: owner.name.clone(), capabilities: capabilities.to_string() };
+    let initialize = json!({ "protocolVersion": 1, "clientCapabilities": capabilities });
+    let worker = hub.ensure_worker(&key, &owner, &initialize).await.map_err(OpenError::Failed)?;
+    let (method, servers) = {
+        let mut state = hub.lock();
+        let servers = match state.sessions.get(session) {
+            Some(Session { stage: Stage::Opening(waiting), .. }) => requested_servers(waiting),
+            _ => json!([]),
         };
-        let params = json!({ "sessionId": session, "cwd": stored.cwd, "mcpServers": servers });
-        let answer = match self.call(worker, method, &params) {
-            Ok(answer) => answer.await.map_err(|_| "the agent ended while it loaded the session".to_owned()),
-            Err(why) => Err(why),
-        };
-        if let Some(agent) = self.lock().workers.get_mut(&worker) {
-            agent.loading.remove(session);
-        }
-        match answer {
-            Ok(Ok(result)) => Ok((worker, result)),
-            Ok(Err(error)) => {
-                let why = error["message"].as_str().unwrap_or("no reason was given");
-                Err(OpenError::Failed(format!("the agent cannot open this session: {why}")))
-            }
-            Err(why) => Err(OpenError::Failed(why)),
-        }
-    }
-
-    /// Returns the agent of a connection, started again if it has ended.
-    pub(super) async fn worker_of(self: &Arc<Self>, connection: &ConnectionId) -> Result<WorkerId, String> {
-        let (key, principal, capabilities) = {
-            let state = self.lock();
-            let found = state.connections.get(connection).ok_or("the connection has ended")?;
-            (found.worker_key.clone(), found.principal.clone(), found.capabilities.clone())
-        };
-        let initialize = json!({ "protocolVersion": 1, "clientCapabilities": capabilities });
-        self.ensure_worker(&key, &principal, &initialize).await
-    }
-
-    /// Creates a session.
-    pub(super) async fn new_session(
-        self: Arc<Self>,
-        connection: ConnectionId,
-        id: RequestId,
-        message: Bytes,
-    ) {
-        if let Err((code, why)) = self.try_new_session(&connection, &id, &message).await {
-            let error = message::error(&id, code, &why);
-            self.respond(&mut self.lock(), &connection, None, &id, error);
-        }
-    }
-
-    async fn try_new_session(
-        self: &Arc<Self>,
-        connection: &ConnectionId,
-        id: &RequestId,
-        message: &[u8],
-    ) -> Result<(), (i64, String)> {
-        let mut message: Value =
-            serde_json::from_slice(message).map_err(|error| (message::INVALID_PARAMS, error.to_string()))?;
-        let params = &mut message["params"];
-        let requested = params["cwd"].as_str().unwrap_or_default().to_owned();
-        let roots = self.options.roots.clone();
-        let checked = tokio::task::spawn_blocking(move || message::check_directory(&requested, &roots)).await;
-        let cwd = checked
-            .map_err(|_| (message::INTERNAL, "the server is stopping".to_owned()))?
-            .map_err(|error| (message::INVALID_PARAMS, error.to_string()))?;
-        // The agent gets the directory that was checked, not a link that may change.
-        params["cwd"] = json!(cwd);
-        let worker = self.worker_of(connection).await.map_err(|why| (message::INTERNAL, why))?;
-        let mut state = self.lock();
-        let Some(found) = state.connections.get(connection) else { return Ok(()) };
-        let name = &found.principal.name;
-        let open = state.sessions.values().filter(|session| session.principal == *name).count();
-        if open >= self.options.max_sessions {
-            return Err((
-                message::OVERLOADED,
-                format!("{name} has {open} open sessions already: close some"),
-            ));
-        }
         let Some(agent) = state.workers.get_mut(&worker) else {
-            return Err((message::INTERNAL, "the agent ended at once".to_owned()));
+            return Err(OpenError::Failed("the agent ended at once".to_owned()));
         };
-        let request = OpenRequest::NewSession { connection: connection.clone(), id: id.clone(), cwd };
-        let number = agent.add_request(request);
-        if !agent.input.push(message::request(number, "session/new", params)) {
-            agent.open.remove(&number);
-            return Err((message::OVERLOADED, "the agent does not read its input".to_owned()));
+        let method = if agent.can_resume() {
+            "session/resume"
+        } else if agent.can_load() {
+            "session/load"
+        } else {
+            let why = "the agent that had this session has ended, and this agent cannot load sessions";
+            return Err(OpenError::Failed(why.to_owned()));
+        };
+        agent.loading.insert(session.clone());
+        (method, servers)
+    };
+    let params = json!({ "sessionId": session, "cwd": stored.cwd, "mcpServers": servers });
+    let answer = match hub.call(worker, method, &params) {
+        Ok(answer) => answer.await.map_err(|_| "the agent ended while it loaded the session".to_owned()),
+        Err(why) => Err(why),
+    };
+    if let Some(agent) = hub.lock().workers.get_mut(&worker) {
+        agent.loading.remove(session);
+    }
+    match answer {
+        Ok(Ok(result)) => Ok((worker, result)),
+        Ok(Err(error)) => {
+            let why = error["message"].as_str().unwrap_or("no reason was given");
+            Err(OpenError::Failed(format!("the agent cannot open this session: {why}")))
         }
-        Ok(())
+        Err(why) => Err(OpenError::Failed(why)),
     }
+}
 
-    /// Lists the sessions that a client's principal may see.
-    pub(super) async fn list_sessions(
-        self: Arc<Self>,
-        connection: ConnectionId,
-        id: RequestId,
-        message: Bytes,
-    ) {
-        let Some(principal) = self.principal_of(&connection) else { return };
-        let message: Value = serde_json::from_slice(&message).unwrap_or_default();
-        let params = &message["params"];
-        let query = SessionQuery {
-            principal: (principal.role == Role::User).then(|| principal.name.clone()),
-            cwd: params["cwd"].as_str().map(PathBuf::from),
-            after: params["cursor"].as_str().and_then(parse_cursor),
-            limit: PAGE_SIZE,
-        };
-        let is_wrong = params["cursor"].is_string() && query.after.is_none();
-        let page = self.store.sessions(query).await;
-        let mut state = self.lock();
-        let response = match page {
-            _ if is_wrong => {
-                message::error(&id, message::INVALID_PARAMS, "the cursor is not from this server")
-            }
-            Err(error) => message::error(&id, message::INTERNAL, &error.to_string()),
-            Ok(sessions) => {
-                let next = sessions
-                    .last()
-                    .filter(|_| sessions.len() == PAGE_SIZE)
-                    .map(|last| format!("{}:{}", last.updated_at.0, last.id));
-                let sessions: Vec<Value> =
-                    sessions.iter().map(|stored| state.describe_session(stored)).collect();
-                message::result(&id, &json!({ "sessions": sessions, "nextCursor": next }))
-            }
-        };
-        self.respond(&mut state, &connection, None, &id, response);
+/// Returns the agent of a connection, started again if it has ended.
+pub(super) async fn worker_of(hub: &Arc<Hub>, connection: &ConnectionId) -> Result<WorkerId, String> {
+    let (key, principal, capabilities) = {
+        let state = hub.lock();
+        let found = state.connections.get(connection).ok_or("the connection has ended")?;
+        (found.worker_key.clone(), found.principal.clone(), found.capabilities.clone())
+    };
+    let initialize = json!({ "protocolVersion": 1, "clientCapabilities": capabilities });
+    hub.ensure_worker(&key, &principal, &initialize).await
+}
+
+/// Creates a session.
+pub(super) async fn new_session(hub: Arc<Hub>, connection: ConnectionId, id: RequestId, message: Bytes) {
+    if let Err((code, why)) = try_new_session(&hub, &connection, &id, &message).await {
+        let error = message::error(&id, code, &why);
+        hub.respond(&mut hub.lock(), &connection, None, &id, error);
     }
+}
 
-    /// Deletes a session, here and at the agent.
-    pub(super) async fn delete_session(
-        self: Arc<Self>,
-        connection: ConnectionId,
-        id: RequestId,
-        session: SessionId,
-    ) {
-        let stored = self.store.session(&session).await;
-        let mut state = self.lock();
-        let Some(found) = state.connections.get(&connection) else { return };
-        let response = match stored {
-            Err(error) => message::error(&id, message::INTERNAL, &error.to_string()),
-            Ok(Some(stored)) if found.principal.may_use(&stored.principal) => {
-                self.remove_session(&mut state, &session);
-                message::result(&id, &json!({}))
-            }
-            // As for any session that does not exist: deleting it is no error.
-            Ok(_) => message::result(&id, &json!({})),
-        };
-        let outbox = state.connections.get(&connection).map(|found| Arc::clone(&found.outbox));
-        drop(state);
-        self.log.after_commit(move || {
-            if let Some(outbox) = outbox {
-                outbox.push(OutboxItem::Message(response));
-            }
-        });
+async fn try_new_session(
+    hub: &Arc<Hub>,
+    connection: &ConnectionId,
+    id: &RequestId,
+    message: &[u8],
+) -> Result<(), (i64, String)> {
+    let mut message: Value =
+        serde_json::from_slice(message).map_err(|error| (message::INVALID_PARAMS, error.to_string()))?;
+    let params = &mut message["params"];
+    let requested = params["cwd"].as_str().unwrap_or_default().to_owned();
+    let roots = hub.options.roots.clone();
+    let checked = tokio::task::spawn_blocking(move || message::check_directory(&requested, &roots)).await;
+    let cwd = checked
+        .map_err(|_| (message::INTERNAL, "the server is stopping".to_owned()))?
+        .map_err(|error| (message::INVALID_PARAMS, error.to_string()))?;
+    // The agent gets the directory that was checked, not a link that may change.
+    params["cwd"] = json!(cwd);
+    let worker = worker_of(hub, connection).await.map_err(|why| (message::INTERNAL, why))?;
+    let mut state = hub.lock();
+    let Some(found) = state.connections.get(connection) else { return Ok(()) };
+    let name = &found.principal.name;
+    let open = state.sessions.values().filter(|session| session.principal == *name).count();
+    if open >= hub.options.max_sessions {
+        return Err((message::OVERLOADED, format!("{name} has {open} open sessions already: close some")));
     }
+    let Some(agent) = state.workers.get_mut(&worker) else {
+        return Err((message::INTERNAL, "the agent ended at once".to_owned()));
+    };
+    let request = OpenRequest::NewSession { connection: connection.clone(), id: id.clone(), cwd };
+    let number = agent.add_request(request);
+    if !agent.input.push(message::request(number, "session/new", params)) {
+        agent.open.remove(&number);
+        return Err((message::OVERLOADED, "the agent does not read its input".to_owned()));
+    }
+    Ok(())
+}
 
-    fn remove_session(&self, state: &mut HubState, session: &SessionId) {
-        let params = json!({ "sessionId": session });
-        if let Some(Session { stage: Stage::Open(worker), generation, .. }) = state.sessions.remove(session) {
-            let requests: Vec<String> = state
-                .agent_requests
-                .iter()
-                .filter(|(_, request)| request.session == *session)
-                .map(|(name, _)| name.clone())
-                .collect();
-            for name in requests {
-                if let Some(request) = state.agent_requests.remove(&name) {
-                    self.withdraw(state, &name, &request, None);
-                }
-            }
-            if let Some(agent) = state.workers.get_mut(&worker) {
-                agent.sessions.remove(session);
-                agent.input.push(message::notification("session/cancel", &params));
-                if agent.session_capability("delete") {
-                    let (sender, _) = tokio::sync::oneshot::channel();
-                    let number = agent.add_request(OpenRequest::Own(sender));
-                    agent.input.push(message::request(number, "session/delete", &params));
-                }
-            }
-            let (log, closed) = (Arc::clone(&self.log), session.clone());
-            self.log.after_commit(move || log.close(&closed, generation));
+/// Lists the sessions that a client's principal may see.
+pub(super) async fn list_sessions(hub: Arc<Hub>, connection: ConnectionId, id: RequestId, message: Bytes) {
+    let Some(principal) = hub.principal_of(&connection) else { return };
+    let message: Value = serde_json::from_slice(&message).unwrap_or_default();
+    let params = &message["params"];
+    let query = SessionQuery {
+        principal: (principal.role == Role::User).then(|| principal.name.clone()),
+        cwd: params["cwd"].as_str().map(PathBuf::from),
+        after: params["cursor"].as_str().and_then(parse_cursor),
+        limit: PAGE_SIZE,
+    };
+    let is_wrong = params["cursor"].is_string() && query.after.is_none();
+    let page = hub.store.sessions(query).await;
+    let mut state = hub.lock();
+    let response = match page {
+        _ if is_wrong => message::error(&id, message::INVALID_PARAMS, "the cursor is not from this server"),
+        Err(error) => message::error(&id, message::INTERNAL, &error.to_string()),
+        Ok(sessions) => {
+            let next = sessions
+                .last()
+                .filter(|_| sessions.len() == PAGE_SIZE)
+                .map(|last| format!("{}:{}", last.updated_at.0, last.id));
+            let sessions: Vec<Value> = sessions.iter().map(|stored| state.describe_session(stored)).collect();
+            message::result(&id, &json!({ "sessions": sessions, "nextCursor": next }))
         }
-        for connection in state.connections.values_mut() {
-            connection.attached.remove(session);
+    };
+    hub.respond(&mut state, &connection, None, &id, response);
+}
+
+/// Deletes a session, here and at the agent.
+pub(super) async fn delete_session(
+    hub: Arc<Hub>,
+    connection: ConnectionId,
+    id: RequestId,
+    session: SessionId,
+) {
+    let stored = hub.store.session(&session).await;
+    let mut state = hub.lock();
+    let Some(found) = state.connections.get(&connection) else { return };
+    let response = match stored {
+        Err(error) => message::error(&id, message::INTERNAL, &error.to_string()),
+        Ok(Some(stored)) if found.principal.may_use(&stored.principal) => {
+            remove_session(&hub, &mut state, &session);
+            message::result(&id, &json!({}))
         }
-        self.log.mutate(Mutation::Delete(session.clone()));
+        // As for any session that does not exist: deleting it is no error.
+        Ok(_) => message::result(&id, &json!({})),
+    };
+    let outbox = state.connections.get(&connection).map(|found| Arc::clone(&found.outbox));
+    drop(state);
+    hub.log.after_commit(move || {
+        if let Some(outbox) = outbox {
+            outbox.push(OutboxItem::Message(response));
+        }
+    });
+}
+
+fn remove_session(hub: &Hub, state: &mut HubState, session: &SessionId) {
+    let params = json!({ "sessionId": session });
+    if let Some(Session { stage: Stage::Open(worker), generation, .. }) = state.sessions.remove(session) {
+        let requests: Vec<String> = state
+            .agent_requests
+            .iter()
+            .filter(|(_, request)| request.session == *session)
+            .map(|(name, _)| name.clone())
+            .collect();
+        for name in requests {
+            if let Some(request) = state.agent_requests.remove(&name) {
+                hub.withdraw(state, &name, &request, None);
+            }
+        }
+        if let Some(agent) = state.workers.get_mut(&worker) {
+            agent.sessions.remove(session);
+            agent.input.push(message::notification("session/cancel", &params));
+            if agent.session_capability("delete") {
+                let (sender, _) = tokio::sync::oneshot::channel();
+                let number = agent.add_request(OpenRequest::Own(sender));
+                agent.input.push(message::request(number, "session/delete", &params));
+            }
+        }
+        let (log, closed) = (Arc::clone(&hub.log), session.clone());
+        hub.log.after_commit(move || log.close(&closed, generation));
     }
+    for connection in state.connections.values_mut() {
+        connection.attached.remove(session);
+    }
+    hub.log.mutate(Mutation::Delete(session.clone()));
 }
 
 impl HubState {

@@ -189,7 +189,7 @@ impl Hub {
                 break;
             }
             for line in lines {
-                self.route_agent_line(id, &line);
+                from_agent::route_agent_line(&self, id, &line);
             }
             // The agent's input is written meanwhile: it may read before it goes on.
             tokio::select! {

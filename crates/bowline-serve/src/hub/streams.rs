@@ -40,73 +40,21 @@ impl Drop for OpenStream {
     }
 }
 
-impl Hub {
-    /// Opens the stream of a connection, after the last message that the client has. An earlier one ends.
-    ///
-    /// # Errors
-    /// Fails if the connection is unknown.
-    pub fn open_connection_stream(
-        self: &Arc<Self>,
-        connection: &ConnectionId,
-        last_event: Option<u64>,
-    ) -> Result<ConnectionStream, ReceiveError> {
-        let mut state = self.lock();
-        let open = OpenStream::new(self, &mut state, connection).ok_or(ReceiveError::UnknownConnection)?;
-        let found = state.connections.get(connection).ok_or(ReceiveError::UnknownConnection)?;
-        let outbox = Arc::clone(&found.outbox);
-        let (reader, cursor) = outbox.begin(last_event);
-        Ok(ConnectionStream { open, outbox, reader, cursor, history: None })
-    }
+/// Returns the messages for a connection among some events.
+fn messages_of(hub: &Hub, connection: &str, session: &SessionId, events: &[Event]) -> Vec<StreamMessage> {
+    let message = |event: &Event| {
+        Some(StreamMessage { id: Some(event.seq), body: hub.deliverable(connection, session, event)? })
+    };
+    events.iter().filter_map(message).collect()
+}
 
-    /// Opens the stream of a session for a connection, after the last event that the client has. An earlier one ends.
-    /// Without a last event it begins once the client has opened the session.
-    ///
-    /// # Errors
-    /// Fails if the connection is unknown.
-    pub async fn open_session_stream(
-        self: &Arc<Self>,
-        connection: &ConnectionId,
-        session: &SessionId,
-        last_event: Option<u64>,
-    ) -> Result<SessionStream, ReceiveError> {
-        let principal = self.principal_of(connection).ok_or(ReceiveError::UnknownConnection)?;
-        if let Some(after) = last_event {
-            let stored = self.store.session(session).await;
-            let stored = stored.map_err(|error| ReceiveError::Overloaded(error.to_string()))?;
-            if stored.is_some_and(|stored| principal.may_see(&stored.principal)) {
-                let attachment = Attachment { after, history_until: 0, held_response: None };
-                self.attach(&mut self.lock(), connection, session, attachment);
-            }
-        }
-        let mut state = self.lock();
-        let open = OpenStream::new(self, &mut state, connection).ok_or(ReceiveError::UnknownConnection)?;
-        state.last_stream += 1;
-        let number = state.last_stream;
-        let found = state.connections.get_mut(connection).ok_or(ReceiveError::UnknownConnection)?;
-        found.session_streams.insert(session.clone(), number);
-        let changed = Arc::clone(&found.attach_changed);
-        changed.notify_waiters();
-        Ok(SessionStream { open, session: session.clone(), number, changed, position: None })
-    }
-
-    /// Opens one stream for everything, for a connection that has just been made.
-    ///
-    /// # Errors
-    /// Fails if the connection is unknown.
-    pub fn open_merged_stream(
-        self: &Arc<Self>,
-        connection: &ConnectionId,
-    ) -> Result<MergedStream, ReceiveError> {
-        let own = self.open_connection_stream(connection, None)?;
-        Ok(MergedStream { own, sessions: FuturesUnordered::new(), current: HashMap::new(), last: 0 })
-    }
-
-    /// Returns the messages for a connection among some events.
-    fn messages_of(&self, connection: &str, session: &SessionId, events: &[Event]) -> Vec<StreamMessage> {
-        let message = |event: &Event| {
-            Some(StreamMessage { id: Some(event.seq), body: self.deliverable(connection, session, event)? })
-        };
-        events.iter().filter_map(message).collect()
+/// Sends the response that waited for a session's history.
+fn release_response(hub: &Hub, connection: &ConnectionId, session: &SessionId) {
+    let mut state = hub.lock();
+    let found = state.connections.get_mut(connection);
+    let attachment = found.and_then(|found| found.attached.get_mut(session));
+    if let Some(response) = attachment.and_then(|attachment| attachment.held_response.take()) {
+        hub.push(&state, connection, OutboxItem::Message(response));
     }
 }
 
@@ -128,6 +76,23 @@ enum OwnStep {
 }
 
 impl ConnectionStream {
+    /// Opens the stream of a connection, after the last message that the client has. An earlier one ends.
+    ///
+    /// # Errors
+    /// Fails if the connection is unknown.
+    pub fn open(
+        hub: &Arc<Hub>,
+        connection: &ConnectionId,
+        last_event: Option<u64>,
+    ) -> Result<Self, ReceiveError> {
+        let mut state = hub.lock();
+        let open = OpenStream::new(hub, &mut state, connection).ok_or(ReceiveError::UnknownConnection)?;
+        let found = state.connections.get(connection).ok_or(ReceiveError::UnknownConnection)?;
+        let outbox = Arc::clone(&found.outbox);
+        let (reader, cursor) = outbox.begin(last_event);
+        Ok(Self { open, outbox, reader, cursor, history: None })
+    }
+
     /// Waits for messages; `None` at the end.
     pub async fn next(&mut self) -> Option<Vec<StreamMessage>> {
         loop {
@@ -152,7 +117,7 @@ impl ConnectionStream {
                 if is_done {
                     self.history = None;
                 }
-                let messages = self.open.hub.messages_of(&self.open.connection, &session, &events);
+                let messages = messages_of(&self.open.hub, &self.open.connection, &session, &events);
                 let unnumbered = messages.into_iter().map(|message| StreamMessage { id: None, ..message });
                 return OwnStep::Messages(unnumbered.collect());
             }
@@ -196,6 +161,37 @@ struct Position {
 }
 
 impl SessionStream {
+    /// Opens the stream of a session for a connection, after the last event that the client has. An earlier one ends.
+    /// Without a last event it begins once the client has opened the session.
+    ///
+    /// # Errors
+    /// Fails if the connection is unknown.
+    pub async fn open(
+        hub: &Arc<Hub>,
+        connection: &ConnectionId,
+        session: &SessionId,
+        last_event: Option<u64>,
+    ) -> Result<Self, ReceiveError> {
+        let principal = hub.principal_of(connection).ok_or(ReceiveError::UnknownConnection)?;
+        if let Some(after) = last_event {
+            let stored = hub.store.session(session).await;
+            let stored = stored.map_err(|error| ReceiveError::Overloaded(error.to_string()))?;
+            if stored.is_some_and(|stored| principal.may_see(&stored.principal)) {
+                let attachment = Attachment { after, history_until: 0, held_response: None };
+                hub.attach(&mut hub.lock(), connection, session, attachment);
+            }
+        }
+        let mut state = hub.lock();
+        let open = OpenStream::new(hub, &mut state, connection).ok_or(ReceiveError::UnknownConnection)?;
+        state.last_stream += 1;
+        let number = state.last_stream;
+        let found = state.connections.get_mut(connection).ok_or(ReceiveError::UnknownConnection)?;
+        found.session_streams.insert(session.clone(), number);
+        let changed = Arc::clone(&found.attach_changed);
+        changed.notify_waiters();
+        Ok(Self { open, session: session.clone(), number, changed, position: None })
+    }
+
     /// Waits for messages; `None` at the end.
     pub async fn next(&mut self) -> Option<Vec<StreamMessage>> {
         let hub = Arc::clone(&self.open.hub);
@@ -230,7 +226,7 @@ impl SessionStream {
             let cursor = position.subscription.cursor();
             if !position.is_caught_up && cursor >= position.history_until {
                 position.is_caught_up = true;
-                hub.release_response(&self.open.connection, &self.session);
+                release_response(&hub, &self.open.connection, &self.session);
                 let open = hub.open_requests(&self.open.connection, &self.session, cursor);
                 if !open.is_empty() {
                     return Some(open.into_iter().map(|body| StreamMessage { id: None, body }).collect());
@@ -238,7 +234,7 @@ impl SessionStream {
             }
             tokio::select! {
                 events = position.subscription.next() => {
-                    let messages = hub.messages_of(&self.open.connection, &self.session, &events.ok()?);
+                    let messages = messages_of(&hub, &self.open.connection, &self.session, &events.ok()?);
                     if !messages.is_empty() {
                         return Some(messages);
                     }
@@ -268,19 +264,7 @@ impl Drop for SessionStream {
         };
         if is_current {
             // The response must not wait for a stream that is gone.
-            self.open.hub.release_response(&self.open.connection, &self.session);
-        }
-    }
-}
-
-impl Hub {
-    /// Sends the response that waited for a session's history.
-    fn release_response(&self, connection: &ConnectionId, session: &SessionId) {
-        let mut state = self.lock();
-        let found = state.connections.get_mut(connection);
-        let attachment = found.and_then(|found| found.attached.get_mut(session));
-        if let Some(response) = attachment.and_then(|attachment| attachment.held_response.take()) {
-            self.push(&state, connection, OutboxItem::Message(response));
+            release_response(&self.open.hub, &self.open.connection, &self.session);
         }
     }
 }
@@ -297,6 +281,15 @@ pub struct MergedStream {
 }
 
 impl MergedStream {
+    /// Opens one stream for everything, for a connection that has just been made.
+    ///
+    /// # Errors
+    /// Fails if the connection is unknown.
+    pub fn open(hub: &Arc<Hub>, connection: &ConnectionId) -> Result<Self, ReceiveError> {
+        let own = ConnectionStream::open(hub, connection, None)?;
+        Ok(Self { own, sessions: FuturesUnordered::new(), current: HashMap::new(), last: 0 })
+    }
+
     /// Waits for messages; `None` at the end. Nothing is lost if it is dropped while it waits.
     pub async fn next(&mut self) -> Option<Vec<StreamMessage>> {
         let hub = Arc::clone(&self.own.open.hub);
@@ -328,7 +321,7 @@ impl MergedStream {
                         self.current.remove(&session);
                         continue;
                     }
-                    let messages = hub.messages_of(&connection, &session, &events.ok()?);
+                    let messages = messages_of(&hub, &connection, &session, &events.ok()?);
                     self.sessions.push(next_events(number, subscription));
                     if !messages.is_empty() {
                         return Some(messages);

@@ -1,3 +1,5 @@
+//! What subscribers see, and when.
+
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use bowline_text::time::Timestamp;

@@ -1,3 +1,5 @@
+//! Tokens and roles.
+
 use super::*;
 
 #[test]

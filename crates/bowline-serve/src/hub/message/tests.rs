@@ -1,3 +1,5 @@
+//! The messages that the server makes.
+
 use expect_test::expect;
 
 use super::*;
