@@ -25,18 +25,27 @@ pub(crate) struct Caller {
 
 impl Caller {
     pub(crate) fn start(url: &str) -> Self {
-        Self::start_with_limit(url, RemoteOptions::RECONNECT_FOR)
+        Self::start_with(url, TOKEN, RemoteOptions::RECONNECT_FOR)
+    }
+
+    /// Starts a client with another token.
+    pub(crate) fn start_with_token(url: &str, token: &str) -> Self {
+        Self::start_with(url, token, RemoteOptions::RECONNECT_FOR)
     }
 
     /// Starts a client that gives up after this time.
     pub(crate) fn start_with_limit(url: &str, reconnect_for: Duration) -> Self {
+        Self::start_with(url, TOKEN, reconnect_for)
+    }
+
+    fn start_with(url: &str, token: &str, reconnect_for: Duration) -> Self {
         let (input, client_input) = tokio::io::duplex(64 << 10);
         let (client_output, output) = tokio::io::duplex(64 << 10);
         let reports = Arc::new(Mutex::new(Vec::new()));
         let sink = Arc::clone(&reports);
         let report = move |text: &str| sink.lock().unwrap().push(text.to_owned());
         let endpoint = Endpoint::parse(url).unwrap();
-        let options = RemoteOptions { endpoint, token: Some(TOKEN.to_owned()), reconnect_for };
+        let options = RemoteOptions { endpoint, token: Some(token.to_owned()), reconnect_for };
         let running = forward(options, client_input, client_output, std::future::pending(), report);
         let lines = BufReader::new(output).lines();
         Self { input, lines, reports, task: tokio::spawn(running) }

@@ -8,5 +8,9 @@
 
 mod caller;
 mod faults;
+mod own_server;
 mod peer_differences;
+#[allow(dead_code, reason = "the end-to-end tests use the rest")]
+#[path = "../e2e/programs.rs"]
+mod programs;
 mod typescript;

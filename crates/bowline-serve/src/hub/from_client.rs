@@ -124,24 +124,33 @@ impl Hub {
                 waiting.push((connection.clone(), message));
             }
             None => {
-                state.sessions.insert(
-                    session.clone(),
-                    Session {
-                        principal: String::new(),
-                        generation: 0,
-                        stage: Stage::Opening(vec![(connection.clone(), message)]),
-                        title: None,
-                        setup: Value::Null,
-                        pending: PendingWork::default(),
-                        attached: HashSet::new(),
-                    },
-                );
-                drop(state);
-                let (hub, connection) = (Arc::clone(self), connection.clone());
-                tokio::spawn(async move { open::open_session(hub, connection, session).await });
+                self.begin_opening(&mut state, connection, &session, vec![(connection.clone(), message)]);
             }
         }
         Ok(())
+    }
+
+    /// Begins to open a session for a client; these messages wait for it.
+    pub(super) fn begin_opening(
+        self: &Arc<Self>,
+        state: &mut HubState,
+        connection: &ConnectionId,
+        session: &SessionId,
+        waiting: Vec<(ConnectionId, Bytes)>,
+    ) {
+        state.sessions.insert(
+            session.clone(),
+            Session {
+                principal: String::new(),
+                generation: 0,
+                stage: Stage::Opening(waiting),
+                title: None,
+                setup: Value::Null,
+                pending: PendingWork::default(),
+                attached: HashSet::new(),
+            },
+        );
+        tokio::spawn(open::open_session(Arc::clone(self), connection.clone(), session.clone()));
     }
 
     /// Handles a message about an open session.

@@ -26,6 +26,8 @@ pub(super) async fn open_session(hub: Arc<Hub>, connection: ConnectionId, sessio
     let Stage::Opening(waiting) = opening.stage else { return };
     match outcome {
         Ok((open, worker)) => {
+            // Clients may have attached meanwhile.
+            let open = Session { attached: opening.attached, ..open };
             if let Some(worker) = state.workers.get_mut(&worker) {
                 worker.sessions.insert(session.clone());
             }

@@ -176,9 +176,14 @@ impl SessionStream {
         if let Some(after) = last_event {
             let stored = hub.store.session(session).await;
             let stored = stored.map_err(|error| ReceiveError::Overloaded(error.to_string()))?;
-            if stored.is_some_and(|stored| principal.may_see(&stored.principal)) {
+            if let Some(stored) = stored.filter(|stored| principal.may_see(&stored.principal)) {
+                let mut state = hub.lock();
+                if !stored.pending.is_empty() && !state.sessions.contains_key(session) {
+                    // An earlier server left requests unanswered, for which the client still waits.
+                    hub.begin_opening(&mut state, connection, session, Vec::new());
+                }
                 let attachment = Attachment { after, history_until: 0, held_response: None };
-                hub.attach(&mut hub.lock(), connection, session, attachment);
+                hub.attach(&mut state, connection, session, attachment);
             }
         }
         let mut state = hub.lock();

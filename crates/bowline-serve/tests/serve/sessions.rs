@@ -167,13 +167,14 @@ async fn a_restarted_server_answers_what_was_interrupted() {
     let meta = json!({ "bowline": { "resumes": setup.client.connection } });
     let client = server.client_with(&token, json!({}), meta).await;
     let mut stream = client.stream(Some(&setup.session), last).await;
+    let answered = stream.until_response(2).await;
+    assert_eq!(answered.len(), 1, "without being asked: {answered:?}");
     // A client that did not learn that its request had arrived sends it again.
     client.prompt(2, &setup.session, "ask").await;
     client.prompt(3, &setup.session, "count 1").await;
     let shown = stream.until_response(3).await;
     expect![[r#"
         [
-            "4 error the server stopped during this request; what the agent did until then is in the session",
             "5 $/cancel_request",
             "7 1",
             "8 result {\"stopReason\":\"end_turn\"}",

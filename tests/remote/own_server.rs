@@ -1,0 +1,73 @@
+//! Our client and our server, each in its own process, with the server killed during a turn.
+
+use bowline_tests::own_server::OwnServer;
+use expect_test::expect;
+use serde_json::{Value, json};
+
+use crate::caller::Caller;
+use crate::programs::build_program;
+
+/// Sends a request, and describes all messages until one that ends it.
+async fn until(caller: &mut Caller, is_last: impl Fn(&Value) -> bool) -> (Vec<String>, Value) {
+    let mut shown = Vec::new();
+    loop {
+        let message = caller.next().await;
+        let update = &message["params"]["update"];
+        let text = update["content"]["text"].as_str().or(update["sessionUpdate"].as_str());
+        let text = text.or(message["method"].as_str()).or(message["error"]["message"].as_str());
+        shown.push(text.unwrap_or("result").to_owned());
+        if is_last(&message) {
+            return (shown, message);
+        }
+    }
+}
+
+fn request(id: u64, method: &str, params: Value) -> Value {
+    json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params })
+}
+
+fn prompt(id: u64, session: &Value, text: &str) -> Value {
+    let prompt = json!([{ "type": "text", "text": text }]);
+    request(id, "session/prompt", json!({ "sessionId": session, "prompt": prompt }))
+}
+
+#[tokio::test]
+async fn a_turn_that_a_killed_server_interrupts_is_answered_and_the_session_goes_on() {
+    let place = tempfile::tempdir().unwrap();
+    let (home, project) = (place.path().join("home"), place.path().join("project"));
+    std::fs::create_dir(&home).unwrap();
+    std::fs::create_dir(&project).unwrap();
+    let bowline = build_program("bowline", &["build", "--quiet", "--package", "bowline-cli"]);
+    let start = |listen: &str| OwnServer::start(&bowline, &home, &project, listen, &[]).unwrap();
+    let server = start("127.0.0.1:0");
+    let address = server.address().to_owned();
+    let mut caller = Caller::start_with_token(&format!("http://{address}"), server.token());
+    let is_answer = |id: u64| move |message: &Value| message["method"].is_null() && message["id"] == id;
+    caller.send(request(0, "initialize", json!({ "protocolVersion": 1 }))).await;
+    until(&mut caller, is_answer(0)).await;
+    caller.send(request(1, "session/new", json!({ "cwd": project, "mcpServers": [] }))).await;
+    let (_, opened) = until(&mut caller, is_answer(1)).await;
+    let session = &opened["result"]["sessionId"];
+    caller.send(prompt(2, session, "write a.txt: hello")).await;
+    let is_question = |message: &Value| message["method"] == "session/request_permission";
+    until(&mut caller, is_question).await;
+    // As `kill -9`, while the user is asked.
+    drop(server);
+    let server = start(&address);
+    let (shown, _) = until(&mut caller, is_answer(2)).await;
+    expect![[r#"
+        the server stopped during this request; what the agent did until then is in the session
+    "#]].assert_eq(&(shown.join("\n") + "\n"));
+    // The user is asked anew, and the session knows what was said before.
+    caller.send(prompt(3, session, "write a.txt: hello")).await;
+    let (_, question) = until(&mut caller, is_question).await;
+    let options = question["params"]["options"].as_array().unwrap();
+    let allow = options.iter().find(|option| option["kind"] == "allow_once").unwrap();
+    let outcome = json!({ "outcome": "selected", "optionId": allow["optionId"] });
+    caller.send(json!({ "jsonrpc": "2.0", "id": question["id"], "result": { "outcome": outcome } })).await;
+    let (_, answer) = until(&mut caller, is_answer(3)).await;
+    assert_eq!(answer["result"]["stopReason"], "end_turn");
+    assert_eq!(std::fs::read_to_string(project.join("a.txt")).unwrap().trim_end(), "hello");
+    caller.finish().await.unwrap();
+    assert!(server.terminate().unwrap());
+}
