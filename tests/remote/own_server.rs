@@ -57,7 +57,8 @@ async fn a_turn_that_a_killed_server_interrupts_is_answered_and_the_session_goes
     let (shown, _) = until(&mut caller, is_answer(2)).await;
     expect![[r#"
         the server stopped during this request; what the agent did until then is in the session
-    "#]].assert_eq(&(shown.join("\n") + "\n"));
+    "#]]
+    .assert_eq(&(shown.join("\n") + "\n"));
     // The user is asked anew, and the session knows what was said before.
     caller.send(prompt(3, session, "write a.txt: hello")).await;
     let (_, question) = until(&mut caller, is_question).await;
