@@ -116,6 +116,10 @@ async fn serve_metrics(State(endpoint): State<Endpoint>, request: Request) -> Re
 /// Makes a ticket for a browser of the same principal.
 async fn serve_ticket(State(endpoint): State<Endpoint>, request: Request) -> Response {
     let (parts, _) = request.into_parts();
+    if !parts.headers.contains_key(header::AUTHORIZATION) {
+        // A cookie must not renew itself.
+        return endpoint.refuse(Refusal::new(StatusCode::UNAUTHORIZED, "a ticket needs a token"));
+    }
     match endpoint.access.authenticate(&parts, endpoint.hub.store()).await {
         Ok(principal) => match endpoint.access.issue_ticket(principal) {
             Ok(ticket) => axum::Json(serde_json::json!({ "ticket": ticket })).into_response(),

@@ -331,7 +331,10 @@ impl Hub {
         for request in agent_requests.values_mut() {
             if request.session == *session && !request.is_question && request.seq.is_none() {
                 let able = open.attached.iter().find(|id| {
-                    connections.get(*id).is_some_and(|connection| can_serve(connection, &request.method))
+                    connections.get(*id).is_some_and(|connection| {
+                        connection.principal.may_use(&open.principal)
+                            && can_serve(connection, &request.method)
+                    })
                 });
                 if let Some(able) = able {
                     let recipient = Recipient::Only(able.clone());

@@ -388,15 +388,36 @@ impl Subscription {
         }
     }
 
+    /// Waits for the next events up to a number; `None` if there are none left, because they were dropped or the session
+    /// was deleted.
+    ///
+    /// # Errors
+    /// Fails if the store cannot be read.
+    pub async fn next_until(&mut self, until: u64) -> Result<Option<Vec<Event>>, StoreError> {
+        loop {
+            self.committed.mark_unchanged();
+            let is_final = *self.committed.borrow() >= until || !self.log.is_open(&self.session);
+            let events = self.log.store.events_after(&self.session, self.cursor, PAGE_BYTES).await?;
+            if let Some(last) = events.last() {
+                self.cursor = last.seq;
+                return Ok(Some(events));
+            }
+            if is_final || self.committed.changed().await.is_err() {
+                return Ok(None);
+            }
+        }
+    }
+
     /// Returns the events after the cursor, if memory has all of them.
     fn recent(&self) -> Option<Vec<Event>> {
         let state = self.log.lock();
         let log = state.sessions.get(&self.session)?;
         let first = log.tail.front()?;
-        if first.seq > self.cursor + 1 {
+        let next = self.cursor.saturating_add(1);
+        if first.seq > next {
             return None;
         }
-        let skipped = usize::try_from(self.cursor + 1 - first.seq).unwrap_or(usize::MAX);
+        let skipped = usize::try_from(next - first.seq).unwrap_or(usize::MAX);
         Some(log.tail.iter().skip(skipped).cloned().collect())
     }
 }

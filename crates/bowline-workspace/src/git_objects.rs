@@ -5,7 +5,7 @@
 //! the repository takes a text away before the change that needs it is recorded. Objects outside of packs, in other
 //! repositories' packs (alternates), or with SHA-256 ids are not found, so their texts are stored.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use ring::digest::{Context, SHA1_FOR_LEGACY_USE_ONLY};
 
@@ -18,6 +18,8 @@ use pack::Pack;
 
 /// The maximum number of packs that are held open, the largest ones.
 const MAX_PACKS: usize = 32;
+/// How many entries of a directory of packs are looked at.
+const MAX_LISTED: usize = 10_000;
 
 /// The id of an object in a git repository: the SHA-1 of its header and its bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -60,10 +62,11 @@ impl GitObjects {
             roots.handles().filter_map(|root| find_git_objects(root.canonical.as_str())).collect();
         directories.sort_unstable();
         directories.dedup();
-        let mut packs: Vec<Pack> =
-            directories.iter().flat_map(|directory| open_packs(&directory.join("pack"))).collect();
-        packs.sort_unstable_by_key(|pack| std::cmp::Reverse(pack.object_count()));
-        packs.truncate(MAX_PACKS);
+        let mut indexes: Vec<_> =
+            directories.iter().flat_map(|directory| list_indexes(&directory.join("pack"))).collect();
+        // The largest ones, chosen before any is opened: there may be more than files can be open.
+        indexes.sort_unstable_by_key(|(size, _)| std::cmp::Reverse(*size));
+        let packs = indexes.iter().take(MAX_PACKS).filter_map(|(_, path)| Pack::open(path)).collect();
         Self { packs }
     }
 
@@ -99,12 +102,12 @@ impl GitObjects {
     }
 }
 
-/// Opens the packs in a directory.
-fn open_packs(directory: &Path) -> Vec<Pack> {
+/// Lists the indexes of the packs in a directory, with their sizes.
+fn list_indexes(directory: &Path) -> Vec<(u64, PathBuf)> {
     let Ok(entries) = std::fs::read_dir(directory) else { return Vec::new() };
     let is_index = |path: &Path| path.extension().is_some_and(|extension| extension == "idx");
-    let paths = entries.flatten().map(|entry| entry.path()).filter(|path| is_index(path));
-    paths.filter_map(|path| Pack::open(&path)).collect()
+    let paths = entries.flatten().take(MAX_LISTED).map(|entry| entry.path()).filter(|path| is_index(path));
+    paths.filter_map(|path| Some((path.metadata().ok()?.len(), path))).collect()
 }
 
 #[cfg(test)]

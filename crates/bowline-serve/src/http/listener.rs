@@ -111,7 +111,12 @@ pub async fn serve(
         let stopped = stopped.clone();
         match tls.clone() {
             None => {
-                tokio::spawn(serve_stream(stream, router, stopped, slot));
+                tokio::spawn(async move {
+                    // A client that sends nothing must not keep its place.
+                    if tokio::time::timeout(HEADER_TIMEOUT, stream.peek(&mut [0])).await.is_ok() {
+                        serve_stream(stream, router, stopped, slot).await;
+                    }
+                });
             }
             Some(tls) => {
                 tokio::spawn(async move {

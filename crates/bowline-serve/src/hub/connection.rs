@@ -76,6 +76,16 @@ impl SeenRequests {
     }
 }
 
+impl SeenRequests {
+    /// Forgets a request that was not accepted.
+    pub(super) fn forget(&mut self, id: Option<&RequestId>) {
+        if let Some(id) = id {
+            self.known.remove(id);
+            self.order.retain(|known| known != id);
+        }
+    }
+}
+
 /// Something to send on a connection's own stream.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum OutboxItem {
@@ -162,7 +172,7 @@ impl Outbox {
         state.reader += 1;
         let first = state.items.front().map_or(state.last, |(number, _)| number - 1);
         // Items before the first are gone, because the client is known to have them.
-        let after = after.map_or(state.sent, |after| after.clamp(first, state.last));
+        let after = after.map_or(state.sent, |after| after.clamp(first.min(state.sent), state.sent));
         let reader = state.reader;
         drop(state);
         self.changed.notify_waiters();

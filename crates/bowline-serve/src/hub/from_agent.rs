@@ -119,6 +119,9 @@ fn route_request(hub: &Hub, worker: WorkerId, id: &RequestId, raw: &[u8], method
     if !agent.sessions.contains(&session) {
         return refuse(state, message::INVALID_PARAMS, "this session is not open");
     }
+    if agent.agent_requests.contains_key(id) {
+        return refuse(state, message::INVALID_PARAMS, "this id belongs to a request that is still open");
+    }
     if agent.agent_requests.len() >= MAX_AGENT_REQUESTS {
         return refuse(state, message::OVERLOADED, "too many requests wait for an answer");
     }
@@ -161,8 +164,14 @@ fn route_response(
     raw: &[u8],
 ) {
     match open {
-        OpenRequest::Own(sender) => {
+        OpenRequest::Own { sender, opens } => {
             let message: Value = serde_json::from_slice(line).unwrap_or_default();
+            if let (Some(session), Some(agent)) = (opens, state.workers.get_mut(&worker)) {
+                agent.loading.remove(&session);
+                if message.get("error").is_none_or(Value::is_null) {
+                    agent.sessions.insert(session);
+                }
+            }
             let outcome = match message.get("error") {
                 Some(error) if !error.is_null() => Err(error.clone()),
                 _ => Ok(message["result"].clone()),

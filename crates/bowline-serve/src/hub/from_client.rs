@@ -7,6 +7,7 @@ use worker::OpenRequest;
 
 /// The most messages that wait for a session to be opened.
 const MAX_WAITING_MESSAGES: usize = 256;
+const MAX_WAITING_BYTES: usize = 64 << 20;
 /// The methods that change nothing, which observers may use.
 const OBSERVER_METHODS: [&str; 4] = ["session/list", "session/load", "session/resume", "session/close"];
 
@@ -116,7 +117,14 @@ impl Hub {
                 self.route_open(&mut state, connection, &session, &message);
             }
             Some(Session { stage: Stage::Opening(waiting), .. }) => {
-                if waiting.len() >= MAX_WAITING_MESSAGES {
+                let bytes: usize = waiting.iter().map(|(_, message)| message.len()).sum();
+                if waiting.len() >= MAX_WAITING_MESSAGES || bytes > MAX_WAITING_BYTES {
+                    if let (Ok(head), Some(found)) =
+                        (MessageHead::parse(&message), state.connections.get_mut(connection))
+                    {
+                        // It may be sent again.
+                        found.seen.forget(head.id.as_ref());
+                    }
                     return Err(ReceiveError::Overloaded(
                         "too many messages wait for this session".to_owned(),
                     ));
@@ -258,7 +266,7 @@ impl Hub {
             return;
         }
         let (sender, _) = tokio::sync::oneshot::channel();
-        let id = worker.add_request(OpenRequest::Own(sender));
+        let id = worker.add_request(OpenRequest::Own { sender, opens: None });
         worker.input.push(message::request(id, "session/close", &json!({ "sessionId": session })));
         worker.sessions.remove(session);
         state.sessions.remove(session);
@@ -279,10 +287,16 @@ impl Hub {
         message: &Bytes,
     ) {
         let HubState { workers, sessions, connections, .. } = state;
-        let (Some(agent), Some(open)) = (workers.get_mut(&worker), sessions.get_mut(session)) else { return };
+        let (Some(agent), Some(open)) = (workers.get_mut(&worker), sessions.get_mut(session)) else {
+            if let Some(id) = id {
+                let error = message::error(&id, message::INTERNAL, "the agent has ended: try again");
+                self.respond(state, connection, None, &id, error);
+            }
+            return;
+        };
         agent.idle_since = Instant::now();
         let Some(id) = id else {
-            agent.input.push(message.clone());
+            agent.input.push_always(message.clone());
             return;
         };
         let Some(found) = connections.get(connection) else { return };
@@ -371,7 +385,7 @@ impl Hub {
                 | OpenRequest::NewSession { connection: of, id, .. } => {
                     of == connection && json!(id) == *cancelled
                 }
-                OpenRequest::Own(_) => false,
+                OpenRequest::Own { .. } => false,
             });
             if let Some((number, _)) = found {
                 worker.input.push(message::cancellation(&json!(number)));
@@ -399,7 +413,7 @@ impl Hub {
         let answer: Bytes = replace_id(message, raw, &json!(request.id).to_string()).into();
         if let Some(worker) = state.workers.get_mut(&request.worker) {
             worker.agent_requests.remove(&request.id);
-            worker.input.push(answer);
+            worker.input.push_always(answer);
         }
         if request.is_question {
             tracing::info!(session = %request.session, principal, method = request.method, "a question was answered");
@@ -450,7 +464,7 @@ impl Hub {
         };
         if let Some(worker) = state.workers.get_mut(&request.worker) {
             worker.agent_requests.remove(&request.id);
-            worker.input.push(answer);
+            worker.input.push_always(answer);
         }
         self.withdraw(&mut state, id, &request, None);
     }

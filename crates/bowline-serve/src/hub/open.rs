@@ -24,14 +24,23 @@ pub(super) async fn open_session(hub: Arc<Hub>, connection: ConnectionId, sessio
     let mut state = hub.lock();
     let Some(opening) = state.sessions.remove(&session) else { return };
     let Stage::Opening(waiting) = opening.stage else { return };
+    let outcome = outcome.and_then(|(open, worker)| {
+        if state.workers.contains_key(&worker) {
+            return Ok(open);
+        }
+        hub.log.close(&session, open.generation);
+        Err(OpenError::Failed("the agent ended while it opened the session".to_owned()))
+    });
     match outcome {
-        Ok((open, worker)) => {
-            // Clients may have attached meanwhile.
-            let open = Session { attached: opening.attached, ..open };
-            if let Some(worker) = state.workers.get_mut(&worker) {
-                worker.sessions.insert(session.clone());
-            }
+        Ok(open) => {
+            // Clients are attached since before, or attached meanwhile, and the agent may have asked already.
+            let attached =
+                state.connections.iter().filter(|(_, found)| found.attached.contains_key(&session));
+            let attached = attached.map(|(id, _)| id.clone()).collect();
+            let mut open = Session { attached, ..open };
+            open.pending.questions.extend(opening.pending.questions);
             state.sessions.insert(session.clone(), open);
+            hub.assign_requests(&mut state, &session);
             for (connection, message) in waiting {
                 hub.route_open(&mut state, &connection, &session, &message);
             }
@@ -69,6 +78,8 @@ async fn try_open(
     if !principal.may_see(&stored.principal) {
         return Err(OpenError::NotFound);
     }
+    // What an observer says it can do has no effect on the session.
+    let capabilities = if principal.may_use(&stored.principal) { capabilities } else { json!({}) };
     // The directory may have been replaced by a link since the session was created.
     let cwd = stored.cwd.to_string_lossy().into_owned();
     message::check_directory(&cwd, &hub.options.roots)
@@ -127,7 +138,9 @@ async fn open_at_agent(
     let (method, servers) = {
         let mut state = hub.lock();
         let servers = match state.sessions.get(session) {
-            Some(Session { stage: Stage::Opening(waiting), .. }) => requested_servers(waiting),
+            Some(Session { stage: Stage::Opening(waiting), .. }) => {
+                requested_servers(&state, waiting, &stored.principal)
+            }
             _ => json!([]),
         };
         let Some(agent) = state.workers.get_mut(&worker) else {
@@ -145,7 +158,7 @@ async fn open_at_agent(
         (method, servers)
     };
     let params = json!({ "sessionId": session, "cwd": stored.cwd, "mcpServers": servers });
-    let answer = match hub.call(worker, method, &params) {
+    let answer = match hub.call_opening(worker, method, &params, Some(session.clone())) {
         Ok(answer) => answer.await.map_err(|_| "the agent ended while it loaded the session".to_owned()),
         Err(why) => Err(why),
     };
@@ -198,6 +211,12 @@ async fn try_new_session(
         .map_err(|error| (message::INVALID_PARAMS, error.to_string()))?;
     // The agent gets the directory that was checked, not a link that may change.
     params["cwd"] = json!(cwd);
+    if let Some(others) = params.get_mut("additionalDirectories").and_then(Value::as_array_mut) {
+        for other in others {
+            let checked = message::check_directory(other.as_str().unwrap_or_default(), &hub.options.roots);
+            *other = json!(checked.map_err(|error| (message::INVALID_PARAMS, error.to_string()))?);
+        }
+    }
     let worker = worker_of(hub, connection).await.map_err(|why| (message::INTERNAL, why))?;
     let mut state = hub.lock();
     let Some(found) = state.connections.get(connection) else { return Ok(()) };
@@ -259,6 +278,11 @@ pub(super) async fn delete_session(
     let Some(found) = state.connections.get(&connection) else { return };
     let response = match stored {
         Err(error) => message::error(&id, message::INTERNAL, &error.to_string()),
+        Ok(Some(_))
+            if matches!(state.sessions.get(&session), Some(Session { stage: Stage::Opening(_), .. })) =>
+        {
+            message::error(&id, message::INTERNAL, "the session is being opened: try again")
+        }
         Ok(Some(stored)) if found.principal.may_use(&stored.principal) => {
             remove_session(&hub, &mut state, &session);
             message::result(&id, &json!({}))
@@ -291,10 +315,10 @@ fn remove_session(hub: &Hub, state: &mut HubState, session: &SessionId) {
         }
         if let Some(agent) = state.workers.get_mut(&worker) {
             agent.sessions.remove(session);
-            agent.input.push(message::notification("session/cancel", &params));
+            agent.input.push_always(message::notification("session/cancel", &params));
             if agent.session_capability("delete") {
                 let (sender, _) = tokio::sync::oneshot::channel();
-                let number = agent.add_request(OpenRequest::Own(sender));
+                let number = agent.add_request(OpenRequest::Own { sender, opens: None });
                 agent.input.push(message::request(number, "session/delete", &params));
             }
         }
@@ -326,9 +350,11 @@ impl HubState {
     }
 }
 
-/// Returns the MCP servers in the request that opens a session.
-fn requested_servers(waiting: &[(ConnectionId, Bytes)]) -> Value {
-    let servers = waiting.iter().find_map(|(_, message)| {
+/// Returns the MCP servers in the request that opens a session of `owner`.
+fn requested_servers(state: &HubState, waiting: &[(ConnectionId, Bytes)], owner: &str) -> Value {
+    let servers = waiting.iter().find_map(|(connection, message)| {
+        // Servers are programs that run: only those who may use the session may name them.
+        state.connections.get(connection).filter(|found| found.principal.may_use(owner))?;
         let mut message: Value = serde_json::from_slice(message).ok()?;
         Some(message["params"]["mcpServers"].take()).filter(Value::is_array)
     });

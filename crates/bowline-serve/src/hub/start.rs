@@ -159,10 +159,22 @@ impl Hub {
         method: &str,
         params: &Value,
     ) -> Result<oneshot::Receiver<Result<Value, Value>>, String> {
+        self.call_opening(worker, method, params, None)
+    }
+
+    /// Sends a request of the server's own to an agent. The session that it opens is the agent's as soon as it answers,
+    /// before anything that the agent sends afterwards.
+    pub(super) fn call_opening(
+        &self,
+        worker: WorkerId,
+        method: &str,
+        params: &Value,
+        opens: Option<SessionId>,
+    ) -> Result<oneshot::Receiver<Result<Value, Value>>, String> {
         let (sender, receiver) = oneshot::channel();
         let mut state = self.lock();
         let worker = state.workers.get_mut(&worker).ok_or("the agent has ended")?;
-        let id = worker.add_request(OpenRequest::Own(sender));
+        let id = worker.add_request(OpenRequest::Own { sender, opens });
         if !worker.input.push(message::request(id, method, params)) {
             worker.open.remove(&id);
             return Err("the agent does not read its input".to_owned());
@@ -234,7 +246,7 @@ impl Hub {
                     self.respond(&mut state, &connection, None, &id, error);
                 }
                 // The caller sees that the sender is gone.
-                OpenRequest::Own(_) => {}
+                OpenRequest::Own { .. } => {}
             }
         }
         for session in worker.sessions {

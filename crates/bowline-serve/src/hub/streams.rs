@@ -109,8 +109,12 @@ impl ConnectionStream {
     async fn step(&mut self) -> OwnStep {
         loop {
             if let Some((subscription, until)) = &mut self.history {
-                let Ok(events) = subscription.next().await else { return OwnStep::End };
                 let until = *until;
+                let Ok(events) = subscription.next_until(until).await else { return OwnStep::End };
+                let Some(events) = events else {
+                    self.history = None;
+                    continue;
+                };
                 let is_done = subscription.cursor() >= until;
                 let session = subscription.session().clone();
                 let events: Vec<Event> = events.into_iter().filter(|event| event.seq <= until).collect();
@@ -223,7 +227,8 @@ impl SessionStream {
                 history_until: attachment.history_until,
                 is_caught_up: false,
             });
-            if attachment.history_until > position.history_until {
+            let is_loaded_again = position.is_caught_up && attachment.held_response.is_some();
+            if attachment.history_until > position.history_until || is_loaded_again {
                 // The client loads the session again.
                 self.position = None;
                 continue;

@@ -93,8 +93,8 @@ pub(super) enum OpenRequest {
     },
     /// A client's `session/new`.
     NewSession { connection: ConnectionId, id: RequestId, cwd: std::path::PathBuf },
-    /// The server's own request. `Err` has the agent's error.
-    Own(oneshot::Sender<Result<Value, Value>>),
+    /// The server's own request, and the session that it opens. `Err` has the agent's error.
+    Own { sender: oneshot::Sender<Result<Value, Value>>, opens: Option<SessionId> },
 }
 
 impl Worker {
@@ -178,6 +178,15 @@ impl LineQueue {
         drop(state);
         self.changed.notify_one();
         true
+    }
+
+    /// Queues an answer or a cancellation, for which the agent waits, whether or not there is room.
+    pub(super) fn push_always(&self, line: Bytes) {
+        let mut state = self.lock();
+        state.bytes += line.len();
+        state.lines.push_back(line);
+        drop(state);
+        self.changed.notify_one();
     }
 
     /// Closes the agent's input after what is queued.

@@ -12,7 +12,11 @@ use super::GitObjectId;
 use super::delta::{EntryKind, apply_delta, parse_header};
 
 /// The maximum size of an object, and of all differences that lead to one.
-const MAX_OBJECT_BYTES: u64 = 256 << 20;
+const MAX_OBJECT_BYTES: u64 = 64 << 20;
+/// The maximum number of bytes that are made on the way to an object: a small pack can ask for much work.
+const MAX_WORK_BYTES: u64 = 512 << 20;
+/// What a remembered object costs beside its bytes.
+const RECENT_OVERHEAD: usize = 64;
 /// The maximum number of differences between an object and one that is stored whole; git makes at most 4095.
 const MAX_DELTAS: usize = 4096;
 /// How many bytes of recent objects are remembered, since others are stored as differences from them.
@@ -129,7 +133,7 @@ impl Pack {
                     self.remember(at, &data);
                     break data;
                 }
-                EntryKind::OffsetDelta(distance) => at.checked_sub(distance)?,
+                EntryKind::OffsetDelta(distance) => at.checked_sub(distance).filter(|base| *base < at)?,
                 EntryKind::ObjectDelta(id) => self.find(&id)?,
             };
             delta_bytes += data.len() as u64;
@@ -139,8 +143,13 @@ impl Pack {
             }
             at = base;
         };
+        let mut work = delta_bytes;
         for (at, delta) in deltas.iter().rev() {
             bytes = apply_delta(&bytes, delta, MAX_OBJECT_BYTES)?;
+            work += bytes.len() as u64;
+            if work > MAX_WORK_BYTES {
+                return None;
+            }
             self.remember(*at, &bytes);
         }
         Some(bytes)
@@ -150,12 +159,13 @@ impl Pack {
         if bytes.len() > MAX_RECENT_BYTES / 16 {
             return;
         }
-        if self.recent_bytes + bytes.len() > MAX_RECENT_BYTES {
+        let cost = bytes.len() + RECENT_OVERHEAD;
+        if self.recent_bytes + cost > MAX_RECENT_BYTES {
             self.recent.clear();
             self.recent_bytes = 0;
         }
         if self.recent.insert(at, bytes.to_vec()).is_none() {
-            self.recent_bytes += bytes.len();
+            self.recent_bytes += cost;
         }
     }
 
@@ -192,10 +202,11 @@ impl Pack {
     }
 }
 
-/// Opens a file if it is a regular one: a pipe would block.
+/// Opens a file if it is a regular one of this user or of root: a pipe would block, and another user could change it.
 fn open_regular(path: &Path) -> Option<File> {
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     let file = rustix::fs::open(path, flags, Mode::empty()).ok()?;
     let stat = rustix::fs::fstat(&file).ok()?;
-    (FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile).then(|| file.into())
+    let is_trusted = [0, rustix::process::geteuid().as_raw()].contains(&stat.st_uid);
+    (is_trusted && FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile).then(|| file.into())
 }

@@ -59,7 +59,10 @@ pub(super) fn visit_baseline(
     Ok(())
 }
 
-/// Returns the git object that has a text of the baseline.
+/// How many texts that left the baseline are still found in git.
+const MAX_FORMER_TEXTS: i64 = 200_000;
+
+/// Returns the git object that has a text which is or was in the baseline.
 pub(super) fn find_git_object(
     connection: &Connection,
     path: &str,
@@ -68,7 +71,12 @@ pub(super) fn find_git_object(
     let sql = "SELECT git_object FROM baseline WHERE path = ?1 AND hash = ?2";
     let mut statement = connection.prepare_cached(sql)?;
     let object = statement.query_row(params![path, hash.as_bytes()], |row| row.get::<_, Option<[u8; 20]>>(0));
-    Ok(object.optional()?.flatten().map(GitObjectId::from))
+    if let Some(object) = object.optional()?.flatten() {
+        return Ok(Some(object.into()));
+    }
+    let mut statement = connection.prepare_cached("SELECT git_object FROM git_texts WHERE hash = ?1")?;
+    let object = statement.query_row([hash.as_bytes()], |row| row.get::<_, [u8; 20]>(0));
+    Ok(object.optional()?.map(GitObjectId::from))
 }
 
 /// Returns the packs that have the git objects of the baseline.
@@ -95,8 +103,14 @@ pub(super) fn update_baseline(
     upsert: &[BaselineRow],
     remove: &[String],
 ) -> Result<(), JournalTransactionError> {
+    let mut keep_text = connection.prepare(
+        "INSERT OR IGNORE INTO git_texts (hash, git_object) SELECT hash, git_object FROM baseline \
+         WHERE path = ?1 AND git_object IS NOT NULL AND hash IS NOT NULL AND hash IS NOT ?2",
+    )?;
     let mut statement = connection.prepare("DELETE FROM baseline WHERE path = ?1")?;
+    let mut kept = 0;
     for path in remove {
+        kept += keep_text.execute(params![path, None::<&[u8]>])?;
         statement.execute([path])?;
     }
     let mut statement = connection.prepare(
@@ -106,6 +120,7 @@ pub(super) fn update_baseline(
          git_object = coalesce(?10, iif(hash = ?8, git_object, NULL)), hash = ?8, racy = ?9",
     )?;
     for row in upsert {
+        kept += keep_text.execute(params![row.path, row.hash.as_ref().map(ContentHash::as_bytes)])?;
         statement.execute(params![
             row.path,
             row.size.cast_signed(),
@@ -118,6 +133,10 @@ pub(super) fn update_baseline(
             row.is_racy,
             row.git_object.as_ref().map(GitObjectId::as_bytes),
         ])?;
+    }
+    if kept > 0 {
+        let sql = "DELETE FROM git_texts WHERE number <= (SELECT max(number) FROM git_texts) - ?1";
+        connection.execute(sql, [MAX_FORMER_TEXTS])?;
     }
     Ok(())
 }

@@ -177,10 +177,10 @@ impl<'s, 'v> Scan<'s, 'v> {
         } = self.observer.options;
         let size = entry.stamp().size;
         let room = keep_total.saturating_sub(self.observer.kept_bytes);
-        // A text that git has takes no room, but only reading it tells.
+        // A text that git has takes no room, but only reading it tells. What fits is read in any case.
         let limit = match git {
             Some(git) if !git.is_empty() => {
-                keep_file.min(read_total.saturating_sub(self.observer.read_bytes))
+                keep_file.min(room.max(read_total.saturating_sub(self.observer.read_bytes)))
             }
             _ => keep_file.min(room),
         };

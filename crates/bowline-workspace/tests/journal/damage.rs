@@ -132,10 +132,10 @@ fn a_journal_of_a_newer_bowline_is_set_aside() {
 #[test]
 fn journals_of_previous_formats_are_continued() {
     continue_previous_format(
-        "ALTER TABLE baseline DROP COLUMN git_object; DROP TABLE git_packs; PRAGMA user_version = 3",
+        "ALTER TABLE baseline DROP COLUMN git_object; DROP TABLE git_packs; DROP TABLE git_texts; PRAGMA user_version = 3",
     );
     continue_previous_format(
-        "ALTER TABLE baseline DROP COLUMN git_object; DROP TABLE git_packs; DROP TABLE tails; PRAGMA user_version = 2",
+        "ALTER TABLE baseline DROP COLUMN git_object; DROP TABLE git_packs; DROP TABLE git_texts; DROP TABLE tails; PRAGMA user_version = 2",
     );
 }
 
@@ -450,7 +450,7 @@ fn a_journal_that_is_only_looked_at_stays_as_it_is() {
         seen(&|path| run_sql("DROP TABLE baseline")(path)),
         seen(&|path| {
             run_sql(
-                "ALTER TABLE baseline DROP COLUMN git_object; DROP TABLE git_packs; DROP TABLE tails; PRAGMA user_version = 2",
+                "ALTER TABLE baseline DROP COLUMN git_object; DROP TABLE git_packs; DROP TABLE git_texts; DROP TABLE tails; PRAGMA user_version = 2",
             )(path)
         }),
         seen(&|path| fs::write(path, "no database, however long it is".repeat(100)).unwrap()),

@@ -84,6 +84,18 @@ fn a_text_that_git_has_is_stored_only_once_it_changes_and_then_undone_without_gi
 }
 
 #[test]
+fn a_text_is_found_in_git_although_another_process_saw_its_change_first() {
+    let project = TestProject::prepared(&[("a", "a\n"), ("b", "b\n")], WatchMode::Off, commit_and_pack);
+    // A command of this process changes files, and another process starts before it ends.
+    project.write("a", "changed\n");
+    fs::remove_file(project.path("b")).unwrap();
+    drop(start_again(&project));
+    assert_eq!(project.observe(&ChangeOrigin::default()), 2);
+    project.workspace.undo(&ChangeSelection::default()).unwrap();
+    assert_eq!(["a", "b"].map(|name| project.read(name)), [Some("a\n".to_owned()), Some("b\n".to_owned())]);
+}
+
+#[test]
 fn a_touched_file_is_still_restored_from_git() {
     let project = TestProject::prepared(&[("a", "a\n")], WatchMode::Off, commit_and_pack);
     // Rewritten with the same text: the baseline's row is replaced.
