@@ -7,6 +7,7 @@
 use std::fs::File;
 use std::io;
 use std::os::fd::AsFd;
+use std::time::{Duration, Instant};
 
 use file_lease::{Lease, LeaseError};
 use rustix::fs::{FileType, Stat};
@@ -16,6 +17,11 @@ use super::{ReplaceError, sync};
 use crate::disk::{file_version, read_part};
 use crate::roots::FileLocation;
 use bowline_storage::disk_calls::{DiskCall, DiskCalls};
+
+/// How long to wait for programs that have the file open: many only read it at this moment, as a scan does.
+const MAX_WAIT_FOR_OTHERS: Duration = Duration::from_millis(500);
+/// The pause between two attempts.
+const PAUSE: Duration = Duration::from_millis(5);
 
 /// What happens to the bytes at the end of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -116,10 +122,14 @@ fn cut_bytes(file: &File, size: u64, bytes: &[u8], calls: &DiskCalls) -> Result<
 }
 
 fn lock_out_others(file: &File) -> Result<Option<Lease<'_>>, ReplaceError> {
-    match Lease::try_exclusive(file.as_fd()) {
-        Ok(lease) => Ok(Some(lease)),
-        Err(LeaseError::Contended) => Err(ReplaceError::Raced),
-        Err(LeaseError::Unavailable(_)) => Ok(None),
+    let deadline = Instant::now() + MAX_WAIT_FOR_OTHERS;
+    loop {
+        match Lease::try_exclusive(file.as_fd()) {
+            Ok(lease) => return Ok(Some(lease)),
+            Err(LeaseError::Contended) if Instant::now() < deadline => std::thread::sleep(PAUSE),
+            Err(LeaseError::Contended) => return Err(ReplaceError::Raced),
+            Err(LeaseError::Unavailable(_)) => return Ok(None),
+        }
     }
 }
 
