@@ -205,15 +205,15 @@ const MAX_WAITING_BATCHES: usize = 3;
 /// A file to be searched.
 struct SelectedFile {
     path: String,
+    // Where the path below its root begins.
+    below: usize,
     source: TextSource,
 }
 
 /// Where the text of a file is.
 enum TextSource {
     Unsaved(Arc<String>),
-    File(io::Result<(File, u64)>),
-    /// It is not searched.
-    Secret,
+    File(io::Result<File>),
 }
 
 /// Selects the files to be searched.
@@ -286,7 +286,7 @@ impl FileSelector<'_> {
         };
         let new: HashSet<&str> = unsaved.keys().map(String::as_str).filter(|path| shows(path)).collect();
         for path in unsaved.keys().filter(|path| new.contains(path.as_str())) {
-            let selected = self.select(path, || TextSource::Secret);
+            let selected = self.select(path, || Err(io::ErrorKind::NotFound.into()));
             if selected.is_some_and(|file| search.search_selected(file).is_break()) {
                 return;
             }
@@ -297,23 +297,18 @@ impl FileSelector<'_> {
         if entry.kind() != EntryKind::File {
             return None;
         }
-        let open = || TextSource::File(entry.open().map(|(file, stamp)| (file, stamp.size)));
-        self.select(entry.path(), open)
+        self.select(entry.path(), || entry.open_unchecked())
     }
 
     /// Selects a file by its path, unless no glob matches. An unsaved text takes precedence over the file.
-    fn select(&self, path: &str, open: impl FnOnce() -> TextSource) -> Option<SelectedFile> {
+    fn select(&self, path: &str, open: impl FnOnce() -> io::Result<File>) -> Option<SelectedFile> {
         let (_, way) = walker::find_root(self.roots, path)?;
         if !self.globs.matches(way) {
             return None;
         }
-        // Directories above the root do not make a file secret: the user chose the root.
-        let source = if self.query.secrets == SecretFiles::Skip && walker::is_secret(way) {
-            TextSource::Secret
-        } else {
-            self.unsaved.get(path).cloned().map_or_else(open, TextSource::Unsaved)
-        };
-        Some(SelectedFile { path: path.to_owned(), source })
+        let unsaved = self.unsaved.get(path).cloned();
+        let source = unsaved.map_or_else(|| TextSource::File(open()), TextSource::Unsaved);
+        Some(SelectedFile { path: path.to_owned(), below: path.len() - way.len(), source })
     }
 }
 
@@ -325,14 +320,21 @@ struct TextSearch<'s> {
 }
 
 impl TextSearch<'_> {
-    fn search_selected(&mut self, SelectedFile { path, source }: SelectedFile) -> ControlFlow<()> {
+    fn search_selected(&mut self, SelectedFile { path, below, source }: SelectedFile) -> ControlFlow<()> {
         let skipped = &mut self.result.skipped;
+        // Directories above the root do not make a file secret: the user chose the root. This is checked here rather
+        // than when the file is selected, because the walk is what takes longest.
+        if self.query.secrets == SecretFiles::Skip && walker::is_secret(&path[below..]) {
+            skipped.secret += 1;
+            return ControlFlow::Continue(());
+        }
         match source {
-            TextSource::Secret => skipped.secret += 1,
             TextSource::Unsaved(text) => return self.search_text(&path, text.as_bytes()),
             TextSource::File(opened) => {
                 let limit = self.query.max_file_size;
-                match opened.and_then(|(file, size)| read_at_most(&file, size, limit)) {
+                let read =
+                    |file: File| read_at_most(&file, walker::stamp_of_regular_file(&file)?.size, limit);
+                match opened.and_then(read) {
                     Ok(Some(bytes)) => return self.search_text(&path, &bytes),
                     Ok(None) => skipped.too_large += 1,
                     Err(_) => skipped.unreadable += 1,

@@ -174,17 +174,29 @@ impl<'a> WalkEntry<'a> {
     /// # Errors
     /// Returns the system's error, or [`io::ErrorKind::InvalidInput`] if the entry is not a regular file (any more).
     pub fn open(&self) -> io::Result<(File, FileStamp)> {
+        let file = self.open_unchecked()?;
+        let stamp = stamp_of_regular_file(&file)?;
+        Ok((file, stamp))
+    }
+
+    /// Opens the file without blocking. Before it is read, [`stamp_of_regular_file`] has to check what was opened.
+    pub(crate) fn open_unchecked(&self) -> io::Result<File> {
         // Opening a device can have side effects.
         if self.kind != EntryKind::File {
             return Err(io::ErrorKind::InvalidInput.into());
         }
-        let file = open_at(self.directory, self.name, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY)?;
-        let stat = rustix::fs::fstat(&file)?;
-        if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
-            return Err(io::ErrorKind::InvalidInput.into());
-        }
-        Ok((file.into(), file_stamp(&stat)))
+        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
+        Ok(open_at(self.directory, self.name, flags)?.into())
     }
+}
+
+/// Returns the metadata of an open file, or [`io::ErrorKind::InvalidInput`] if it is not a regular one.
+pub(crate) fn stamp_of_regular_file(file: &File) -> io::Result<FileStamp> {
+    let stat = rustix::fs::fstat(file)?;
+    if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    Ok(file_stamp(&stat))
 }
 
 /// Statistics of a walk.

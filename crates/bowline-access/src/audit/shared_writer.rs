@@ -1,9 +1,9 @@
 //! The shared writer of a log: requests queue up, and its owner writes all of them in one call, anchors them, and then
 //! replies to each caller.
 //!
-//! The owner is whoever holds the lock. A task that awaits its entry lets the other tasks of its runtime add theirs
-//! first, and then writes for all of them, which costs no thread switch. A write that may block is left to a thread: if
-//! the log is contended, has to be examined or rotated, syncs every entry, or was slow the last time.
+//! The task or thread that holds the lock is the owner. A task that awaits its entry lets the other tasks of its runtime
+//! add theirs first, and then writes for all of them, which costs no thread switch. A write that may block is left to a
+//! thread: if the log is contended, has to be examined or rotated, syncs every entry, or was slow the last time.
 
 use std::future::poll_fn;
 use std::io;

@@ -62,7 +62,8 @@ impl Pack {
             *count = u32::from_be_bytes(*bytes);
         }
         let recent = HashMap::new();
-        fanout.is_sorted().then(|| Self { path, index, entries, fanout, recent, recent_bytes: 0 })
+        let is_intact = fanout.is_sorted() && is_whole(&entries, &index, fanout[255])?;
+        is_intact.then(|| Self { path, index, entries, fanout, recent, recent_bytes: 0 })
     }
 
     pub(super) fn path(&self) -> &str {
@@ -200,6 +201,18 @@ impl Pack {
         bytes.truncate(length);
         Some(bytes)
     }
+}
+
+/// Returns whether a pack has the beginning and the end that its index expects: one that was cut off has not.
+fn is_whole(pack: &File, index: &File, object_count: u32) -> Option<bool> {
+    let mut header = [0; 12];
+    pack.read_exact_at(&mut header, 0).ok()?;
+    // The pack ends with its checksum, and the index with that and its own.
+    let (mut checksum, mut expected) = ([0; ID_BYTES], [0; ID_BYTES]);
+    let end_of = |file: &File, bytes: usize| file.metadata().ok()?.len().checked_sub(bytes as u64);
+    pack.read_exact_at(&mut checksum, end_of(pack, ID_BYTES)?).ok()?;
+    index.read_exact_at(&mut expected, end_of(index, 2 * ID_BYTES)?).ok()?;
+    Some(header[..4] == *b"PACK" && header[8..] == object_count.to_be_bytes() && checksum == expected)
 }
 
 /// Opens a file if it is a regular one of this user or of root: a pipe would block, and another user could change it.

@@ -117,6 +117,23 @@ fn objects_that_are_in_no_pack_are_not_found() {
 }
 
 #[test]
+fn a_pack_that_was_cut_off_is_not_used() {
+    let (_scratch, top) = project();
+    let packs = fs::read_dir(top.join(".git/objects/pack")).unwrap().map(|entry| entry.unwrap().path());
+    let pack = packs.into_iter().find(|path| path.extension().unwrap() == "pack").unwrap();
+    fs::set_permissions(&pack, PermissionsExt::from_mode(0o644)).unwrap();
+    let whole = fs::read(&pack).unwrap();
+    for kept in [0, 11, 31, whole.len() / 2, whole.len() - 20, whole.len() - 1] {
+        fs::write(&pack, &whole[..kept]).unwrap();
+        // Every text is stored again then, also those whose bytes are still there.
+        let mut objects = open_at(&top);
+        assert_eq!(readable(&mut objects), 0, "{kept} of {} bytes", whole.len());
+    }
+    fs::write(&pack, &whole).unwrap();
+    assert_eq!(readable(&mut open_at(&top)), files().len());
+}
+
+#[test]
 fn a_damaged_pack_is_no_panic() {
     let scratch = TempDir::new().unwrap();
     let texts: Vec<String> = (0..8).map(|version| format!("{}{version}\n", "a line\n".repeat(20))).collect();

@@ -223,13 +223,17 @@ fn is_short_name_for(name: &str, protected: &str) -> bool {
 
 /// Returns a name as the most lenient file system reads it.
 fn fold_name(name: &str) -> String {
-    let stream = name.find(':').unwrap_or(name.len());
-    let folded: String = name[..stream]
-        .chars()
+    let name = &name[..name.find(':').unwrap_or(name.len())];
+    let mut folded = if name.is_ascii() { name.to_ascii_lowercase() } else { fold_unicode(name) };
+    folded.truncate(folded.trim_end_matches(['.', ' ']).len());
+    folded
+}
+
+fn fold_unicode(name: &str) -> String {
+    name.chars()
         .filter(|character| !HFS_IGNORED.contains(character))
         .flat_map(char::to_lowercase)
         // The long s has no lower case, but file systems that fold case treat it as an s.
         .map(|character| if character == 'ſ' { 's' } else { character })
-        .collect();
-    folded.trim_end_matches(['.', ' ']).to_owned()
+        .collect()
 }
