@@ -171,21 +171,25 @@ fn suggested_rule(suggestion: &RuleSuggestion) -> Option<Rule> {
 fn rule_command(suggestion: &RuleSuggestion, roots: &[String]) -> Option<String> {
     let kinds: Vec<&str> = suggestion.kinds.iter().map(OperationKind::as_str).collect();
     let mut words = vec!["bowline".to_owned(), "policy".into(), "allow".into(), kinds.join(",")];
-    match &suggestion.matcher {
+    let exact = || vec!["--exact".to_owned()];
+    let (options, pattern) = match &suggestion.matcher {
         RuleMatcher::Path(pattern) => {
             let relative = roots.first().and_then(|root| pattern.strip_prefix(root)?.strip_prefix('/'));
-            words.push(relative.unwrap_or(pattern).to_owned());
+            (Vec::new(), vec![relative.unwrap_or(pattern).to_owned()])
         }
-        RuleMatcher::Host(host) => words.push(host.clone()),
-        RuleMatcher::Variable(name) => words.extend(["--env".to_owned(), name.clone()]),
-        RuleMatcher::Command(argv) => words.extend(argv.iter().cloned()),
-        RuleMatcher::Exact(Invocation::Argv(argv)) => {
-            words.push("--exact".to_owned());
-            words.extend(argv.iter().cloned());
-        }
-        RuleMatcher::Exact(Invocation::Shell(line)) => words.extend(["--exact".to_owned(), line.clone()]),
+        RuleMatcher::Host(host) => (Vec::new(), vec![host.clone()]),
+        RuleMatcher::Variable(name) => (vec!["--env".to_owned(), name.clone()], Vec::new()),
+        RuleMatcher::Command(argv) => (Vec::new(), argv.clone()),
+        RuleMatcher::Exact(Invocation::Argv(argv)) => (exact(), argv.clone()),
+        RuleMatcher::Exact(Invocation::Shell(line)) => (exact(), vec![line.clone()]),
         RuleMatcher::Everything => return None,
+    };
+    words.extend(options);
+    if pattern.iter().any(|word| word.starts_with('-')) {
+        // Otherwise they would be taken for options of `bowline policy`.
+        words.push("--".to_owned());
     }
+    words.extend(pattern);
     let line = shlex::try_join(words.iter().map(String::as_str)).ok()?;
     (display::escape_line(&line, MAX_COMMAND_BYTES) == line).then_some(line)
 }
@@ -222,4 +226,28 @@ pub(crate) fn entry_operation(host: &Host, entry: &AuditEntry) -> Option<Operati
         AuditSubject::None => return None,
     };
     Some(Operation { kind, target })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_for_a_rule_can_be_copied() {
+        let words = |line: &str| line.split(' ').map(str::to_owned).collect::<Vec<_>>();
+        let cases = [
+            (RuleMatcher::Command(words("cargo test")), "cargo test"),
+            (RuleMatcher::Command(words("git push --force")), "-- git push --force"),
+            (RuleMatcher::Exact(Invocation::Argv(words("rm -rf build"))), "--exact -- rm -rf build"),
+            (RuleMatcher::Exact(Invocation::Shell("make | tee log".to_owned())), "--exact 'make | tee log'"),
+            (RuleMatcher::Path("/srv/project/-odd".to_owned()), "-- -odd"),
+            (RuleMatcher::Variable("NODE_OPTIONS".to_owned()), "--env NODE_OPTIONS"),
+        ];
+        for (matcher, expected) in cases {
+            let kinds = OperationKind::Execute.into();
+            let suggestion = RuleSuggestion { kinds, matcher, description: String::new() };
+            let command = rule_command(&suggestion, &["/srv/project".to_owned()]).unwrap();
+            assert_eq!(command, format!("bowline policy allow execute {expected}"));
+        }
+    }
 }
