@@ -325,7 +325,9 @@ fn to_mutations(items: &[PendingItem]) -> Vec<Mutation> {
                     Mutation::Create(session) => runs.remove(&session.id),
                     Mutation::Append { session, .. }
                     | Mutation::Update { session, .. }
+                    | Mutation::Release { session, .. }
                     | Mutation::Delete(session) => runs.remove(session),
+                    Mutation::Send(_) | Mutation::Received(_) => None,
                 };
                 mutations.push(mutation.clone());
             }
@@ -343,7 +345,7 @@ fn generations(mutations: &[Mutation]) -> HashMap<SessionId, u64> {
         Mutation::Update { session, generation, .. } => {
             generation.map(|generation| (session.clone(), generation))
         }
-        Mutation::Delete(_) => None,
+        Mutation::Release { .. } | Mutation::Delete(_) | Mutation::Send(_) | Mutation::Received(_) => None,
     });
     changed.collect()
 }

@@ -1,6 +1,6 @@
 //! What a server stores: sessions, their events, and the tokens of those who may use it.
 //!
-//! [`ServerStore`] is the interface. All changes go through [`ServerStore::commit`], in order and atomically, and a
+//! [`ServerStore`] is the interface, for one server with a file or several with a database. All changes go through [`ServerStore::commit`], in order and atomically, and a
 //! client is sent only what is committed: after a crash no client has seen what the store does not have.
 
 use std::path::PathBuf;
@@ -13,14 +13,22 @@ use serde_json::Value;
 use crate::event::{ConnectionId, Event, SessionId};
 use crate::token::StoredToken;
 
+mod postgres;
 mod sqlite;
 #[cfg(test)]
 mod tests;
 
+pub use postgres::{
+    ForwardOutcome, Migration, PostgresListener, PostgresOptions, PostgresServerStore, PostgresStatus,
+    PostgresUrl, PostgresUrlError, SCHEMA_VERSION, ServerId, ServerMessage, ServerMessageContent,
+    ServerStatus, WaitingSession, Wake,
+};
 pub use sqlite::SqliteServerStore;
 
 /// The most bytes of events kept of one session. Beyond that, the oldest quarter is dropped.
 pub const MAX_SESSION_BYTES: u64 = 64 << 20;
+/// The most sessions on one page.
+const MAX_PAGE_SIZE: usize = 500;
 
 /// Why the store failed.
 #[derive(Debug, thiserror::Error)]
@@ -144,8 +152,19 @@ pub enum Mutation {
         /// The change.
         change: SessionChange,
     },
+    /// Gives up a session, so that another server can acquire it.
+    Release {
+        /// The session.
+        session: SessionId,
+        /// The generation in which this server acquired it.
+        generation: u64,
+    },
     /// Removes a session with its events. A missing one is not an error.
     Delete(SessionId),
+    /// Sends a message to another server that shares the store.
+    Send(Box<ServerMessage>),
+    /// Removes messages from other servers that were handled, by their ids.
+    Received(Vec<i64>),
 }
 
 /// A session that a server has acquired.
@@ -157,6 +176,17 @@ pub struct AcquiredSession {
     pub generation: u64,
     /// The number of its last event.
     pub last_seq: u64,
+}
+
+/// What came of acquiring a session.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Acquisition {
+    /// This server has it now.
+    Acquired(Box<AcquiredSession>),
+    /// There is no such session.
+    NotFound,
+    /// Another server that is alive has it.
+    OwnedElsewhere,
 }
 
 /// Which sessions to list.
@@ -189,11 +219,11 @@ pub trait ServerStore: std::fmt::Debug + Send + Sync {
     /// Fails if the store cannot be read.
     fn events_after(&self, session: &SessionId, after: u64, max_bytes: usize) -> StoreFuture<'_, Vec<Event>>;
 
-    /// Acquires a session for this server; `None` if there is none.
+    /// Acquires a session for this server, unless another one that is alive has it.
     ///
     /// # Errors
-    /// Fails if another server has it, or if the store cannot be written.
-    fn acquire(&self, session: &SessionId) -> StoreFuture<'_, Option<AcquiredSession>>;
+    /// Fails if the store cannot be written.
+    fn acquire(&self, session: &SessionId) -> StoreFuture<'_, Acquisition>;
 
     /// Returns a session.
     ///
@@ -230,4 +260,9 @@ pub trait ServerStore: std::fmt::Debug + Send + Sync {
     /// # Errors
     /// Fails if the store cannot be written.
     fn remove_token(&self, name: &str) -> StoreFuture<'_, bool>;
+
+    /// Returns the store if other servers can share it.
+    fn shared(&self) -> Option<&PostgresServerStore> {
+        None
+    }
 }

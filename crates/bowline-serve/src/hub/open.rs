@@ -5,7 +5,7 @@ use bowline_storage::clock::format_iso8601;
 use bowline_text::time::Timestamp;
 use worker::OpenRequest;
 
-use crate::store::{AcquiredSession, SessionQuery, StoredSession};
+use crate::store::{AcquiredSession, Acquisition, SessionQuery, StoredSession};
 
 use super::from_client::unknown_session;
 
@@ -15,6 +15,8 @@ const PAGE_SIZE: usize = 100;
 /// Why a session cannot be opened.
 enum OpenError {
     NotFound,
+    /// Another server has it.
+    Elsewhere,
     Failed(String),
 }
 
@@ -53,6 +55,7 @@ pub(super) async fn open_session(hub: Arc<Hub>, connection: ConnectionId, sessio
                 };
                 let response = match &error {
                     OpenError::NotFound => unknown_session(&id, &session),
+                    OpenError::Elsewhere => message::error(&id, message::INTERNAL, "another server has it"),
                     OpenError::Failed(why) => message::error(&id, message::INTERNAL, why),
                 };
                 hub.respond(&mut state, &connection, None, &id, response);
@@ -84,7 +87,11 @@ async fn try_open(
     let cwd = stored.cwd.to_string_lossy().into_owned();
     message::check_directory(&cwd, &hub.options.roots)
         .map_err(|error| OpenError::Failed(error.to_string()))?;
-    let acquired = hub.store.acquire(session).await.map_err(failed)?.ok_or(OpenError::NotFound)?;
+    let acquired = match hub.store.acquire(session).await.map_err(failed)? {
+        Acquisition::Acquired(acquired) => *acquired,
+        Acquisition::NotFound => return Err(OpenError::NotFound),
+        Acquisition::OwnedElsewhere => return Err(OpenError::Elsewhere),
+    };
     let AcquiredSession { session: stored, generation, last_seq } = acquired;
     hub.log.open(session, generation, last_seq);
     let pending = settle(hub, session, generation, stored.pending.clone());

@@ -18,8 +18,8 @@ use rusqlite::{Connection, OptionalExtension as _, Row, params};
 use tokio::task::spawn_blocking;
 
 use super::{
-    AcquiredSession, MAX_SESSION_BYTES, Mutation, ServerStore, SessionQuery, StoreError, StoreFuture,
-    StoredSession,
+    AcquiredSession, Acquisition, MAX_PAGE_SIZE, MAX_SESSION_BYTES, Mutation, ServerStore, SessionQuery,
+    StoreError, StoreFuture, StoredSession,
 };
 use crate::event::{Event, SessionId, decode_run, encode_run};
 use crate::token::{Role, StoredToken};
@@ -41,8 +41,6 @@ static SERVER_DATABASE: DatabaseKind = DatabaseKind {
 const SERVER_LOCK: &str = "serve.running";
 /// How long to wait for locks of other processes.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(10);
-/// The most sessions on one page.
-const MAX_PAGE_SIZE: usize = 500;
 
 type SqlResult<T> = Result<T, TransactionError<StoreError>>;
 
@@ -162,7 +160,7 @@ impl ServerStore for SqliteServerStore {
         }))
     }
 
-    fn acquire(&self, session: &SessionId) -> StoreFuture<'_, Option<AcquiredSession>> {
+    fn acquire(&self, session: &SessionId) -> StoreFuture<'_, Acquisition> {
         let session = session.clone();
         Box::pin(self.write(Durability::Deferred, move |transaction| {
             let acquired = transaction
@@ -172,9 +170,11 @@ impl ServerStore for SqliteServerStore {
                     |row| Ok((from_sql(row.get(0)?), from_sql(row.get(1)?))),
                 )
                 .optional()?;
-            let Some((generation, last_seq)) = acquired else { return Ok(None) };
+            let Some((generation, last_seq)) = acquired else { return Ok(Acquisition::NotFound) };
             let found = find_session(transaction, &session)?;
-            Ok(found.map(|session| AcquiredSession { session, generation, last_seq }))
+            Ok(found.map_or(Acquisition::NotFound, |session| {
+                Acquisition::Acquired(Box::new(AcquiredSession { session, generation, last_seq }))
+            }))
         }))
     }
 
@@ -242,6 +242,7 @@ impl ServerStore for SqliteServerStore {
     }
 }
 
+/// Makes one change. A change that was made before, because the answer of an earlier commit was lost, counts as made.
 fn apply(transaction: &Connection, mutation: Mutation, lost: &mut Vec<SessionId>) -> SqlResult<()> {
     match mutation {
         Mutation::Create(session) => {
@@ -259,7 +260,14 @@ fn apply(transaction: &Connection, mutation: Mutation, lost: &mut Vec<SessionId>
                     session.updated_at.0
                 ],
             )?;
-            if created == 0 {
+            let is_same = || {
+                transaction
+                    .prepare_cached(
+                        "SELECT 1 FROM sessions WHERE id = ?1 AND principal = ?2 AND created_at = ?3 AND generation = 1",
+                    )?
+                    .exists(params![&*session.id, session.principal, session.created_at.0])
+            };
+            if created == 0 && !is_same()? {
                 lost.push(session.id);
             }
         }
@@ -288,7 +296,16 @@ fn apply(transaction: &Connection, mutation: Mutation, lost: &mut Vec<SessionId>
                 )
                 .optional()?;
             let Some(bytes) = bytes else {
-                lost.push(session);
+                let is_same = transaction
+                    .prepare_cached(
+                        "SELECT 1 FROM events JOIN sessions ON id = session
+                         WHERE session = ?1 AND events.last_seq = ?2 AND first_seq = ?3
+                         AND events.generation = ?4 AND sessions.generation = ?4",
+                    )?
+                    .exists(params![&*session, to_sql(last.seq), to_sql(first.seq), to_sql(generation)])?;
+                if !is_same {
+                    lost.push(session);
+                }
                 return Ok(());
             };
             transaction
@@ -332,6 +349,8 @@ fn apply(transaction: &Connection, mutation: Mutation, lost: &mut Vec<SessionId>
             transaction.execute("DELETE FROM events WHERE session = ?1", [&*id])?;
             transaction.execute("DELETE FROM sessions WHERE id = ?1", [&*id])?;
         }
+        // There is only one server.
+        Mutation::Release { .. } | Mutation::Send(_) | Mutation::Received(_) => {}
     }
     Ok(())
 }
