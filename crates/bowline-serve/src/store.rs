@@ -72,11 +72,20 @@ pub struct StoredSession {
 pub struct PendingWork {
     /// The requests of clients, as connection and JSON-RPC id.
     pub requests: Vec<(ConnectionId, Value)>,
-    /// The ids of questions to users.
-    pub questions: Vec<String>,
+    /// The questions to users.
+    pub questions: Vec<PendingQuestion>,
     /// The requests that were answered last, so that one that is sent again is not done again.
     #[serde(default)]
     pub answered: Vec<(ConnectionId, Value)>,
+}
+
+/// A question to users.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PendingQuestion {
+    /// Its id, the same for all clients.
+    pub id: String,
+    /// The number of its event.
+    pub seq: u64,
 }
 
 /// How many answered requests of a session are remembered.

@@ -169,7 +169,7 @@ async fn sessions_are_changed_listed_and_deleted() {
         store.commit(vec![create("a"), other]).await.unwrap();
         let pending = PendingWork {
             requests: vec![("c".into(), json!(1))],
-            questions: vec!["q".into()],
+            questions: vec![PendingQuestion { id: "q".into(), seq: 1 }],
             answered: vec![],
         };
         let change = SessionChange {

@@ -268,6 +268,16 @@ impl PostgresServerStore {
         })
     }
 
+    /// Returns the sessions that wait for something with this text in its id.
+    ///
+    /// # Errors
+    /// Fails if the database cannot be read.
+    pub async fn sessions_waiting_for(&self, text: &str) -> Result<Vec<SessionId>, StoreError> {
+        let sql = "SELECT id FROM sessions WHERE is_waiting AND strpos(pending, $1) > 0 LIMIT 10";
+        let rows = self.query(sql, &[(&to_json(&clean(text)), Type::TEXT)]).await?;
+        self.read_rows(rows, |row| Ok(row.try_get::<_, String>(0)?.into()))
+    }
+
     /// Takes over messages about a session whose receiver is gone.
     ///
     /// # Errors

@@ -5,7 +5,7 @@ use test_support::postgres::TestPostgres;
 
 use super::*;
 use crate::event::{EventKind, Recipient};
-use crate::store::{PendingWork, SessionChange};
+use crate::store::{PendingQuestion, PendingWork, SessionChange};
 use crate::token::Principal;
 
 const LONG: Duration = Duration::from_secs(600);
@@ -37,7 +37,10 @@ fn append(id: &str, generation: u64, seq: u64) -> Mutation {
 }
 
 fn wait(id: &str, generation: u64) -> Mutation {
-    let pending = Some(PendingWork { questions: vec!["q".into()], ..PendingWork::default() });
+    let pending = Some(PendingWork {
+        questions: vec![PendingQuestion { id: "q".into(), seq: 1 }],
+        ..PendingWork::default()
+    });
     let change = SessionChange { pending, ..SessionChange::default() };
     Mutation::Update { session: id.into(), generation: Some(generation), change }
 }
