@@ -56,8 +56,8 @@ impl Hub {
 
     /// Renews the lease. Without it, other servers may have this one's sessions: all work on them stops.
     async fn keep_lease(self: &Arc<Self>, store: &PostgresServerStore) {
-        let lease = store.lease();
-        let mut interval = tokio::time::interval(lease / 3);
+        let lease = store.options().lease;
+        let mut interval = tokio::time::interval(store.options().heartbeat);
         interval.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         let mut valid_until = Instant::now() + lease;
         let mut is_valid = true;
@@ -228,7 +228,7 @@ impl Hub {
 
     /// Settles sessions that a server left behind, and takes over messages that it has not handled.
     async fn take_over(self: &Arc<Self>, store: &PostgresServerStore, inbox: &Notify) {
-        let mut interval = tokio::time::interval(store.lease() / 3);
+        let mut interval = tokio::time::interval(store.options().heartbeat);
         interval.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
             interval.tick().await;

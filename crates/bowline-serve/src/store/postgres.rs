@@ -53,8 +53,10 @@ const NOW_MS: &str = "(extract(epoch FROM clock_timestamp()) * 1000)::bigint";
 pub struct PostgresOptions {
     /// The server's name, for people.
     pub name: String,
-    /// How long its lease is valid after a heartbeat. Heartbeats come three times as often.
+    /// How long its lease is valid after a heartbeat.
     pub lease: Duration,
+    /// How often it renews the lease, and looks for sessions of servers that are gone.
+    pub heartbeat: Duration,
 }
 
 /// A parameter of a statement with its type. Statements that name all types need no round trip to prepare them.
@@ -97,7 +99,10 @@ impl PostgresServerStore {
     /// # Errors
     /// Fails if the system's certificates cannot be read.
     pub fn open_without_migration(url: &PostgresUrl) -> Result<Self, StoreError> {
-        Self::connect(url, PostgresOptions { name: String::new(), lease: Duration::ZERO })
+        Self::connect(
+            url,
+            PostgresOptions { name: String::new(), lease: Duration::ZERO, heartbeat: Duration::ZERO },
+        )
     }
 
     fn connect(url: &PostgresUrl, options: PostgresOptions) -> Result<Self, StoreError> {

@@ -18,12 +18,12 @@ async fn with_each_store<F: Future<Output = ()>>(check: impl Fn(Box<dyn ServerSt
     let directory = tempfile::tempdir().unwrap();
     check(Box::new(SqliteServerStore::open_for_server(directory.path()).unwrap())).await;
     if let Some(postgres) = TestPostgres::start() {
-        check(Box::new(open_postgres(&postgres, &postgres.create_database(), LEASE).await)).await;
+        check(Box::new(open_postgres(&postgres, &postgres.create_database()).await)).await;
     }
 }
 
-async fn open_postgres(postgres: &TestPostgres, database: &str, lease: Duration) -> PostgresServerStore {
-    let options = PostgresOptions { name: "test".to_owned(), lease };
+async fn open_postgres(postgres: &TestPostgres, database: &str) -> PostgresServerStore {
+    let options = PostgresOptions { name: "test".to_owned(), lease: LEASE, heartbeat: LEASE };
     let url = postgres.url(database).parse().unwrap();
     PostgresServerStore::open_for_server(&url, options).await.unwrap()
 }

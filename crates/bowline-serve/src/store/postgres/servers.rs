@@ -104,10 +104,10 @@ pub struct ServerStatus {
 }
 
 impl PostgresServerStore {
-    /// Returns how long a lease is valid.
+    /// Returns how this server takes part.
     #[must_use]
-    pub fn lease(&self) -> Duration {
-        self.options.lease
+    pub fn options(&self) -> &PostgresOptions {
+        &self.options
     }
 
     /// Registers this server under a new id, with a new lease.

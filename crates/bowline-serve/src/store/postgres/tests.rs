@@ -11,7 +11,7 @@ use crate::token::Principal;
 const LONG: Duration = Duration::from_secs(600);
 
 async fn open(postgres: &TestPostgres, database: &str, name: &str) -> PostgresServerStore {
-    let options = PostgresOptions { name: name.to_owned(), lease: LONG };
+    let options = PostgresOptions { name: name.to_owned(), lease: LONG, heartbeat: LONG };
     let url = postgres.url(database).parse().unwrap();
     PostgresServerStore::open_for_server(&url, options).await.unwrap()
 }
