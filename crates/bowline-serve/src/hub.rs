@@ -24,7 +24,7 @@ use serde_json::{Value, json};
 use crate::event::{ConnectionId, Event, EventKind, Recipient, SessionId};
 use crate::log::EventLog;
 use crate::metrics::{Gauges, Metrics};
-use crate::store::{Mutation, PendingWork, ServerStore, SessionChange};
+use crate::store::{Mutation, PendingQuestion, PendingWork, ServerStore, SessionChange};
 use crate::token::{Principal, Role, random_hex};
 
 mod connection;
@@ -32,6 +32,7 @@ mod from_agent;
 mod from_client;
 mod message;
 mod open;
+mod servers;
 mod start;
 mod streams;
 mod worker;
@@ -41,7 +42,7 @@ pub use start::ConnectError;
 pub use streams::{ConnectionStream, MergedStream, SessionStream, StreamMessage};
 pub use worker::{AgentLauncher, AgentStreams};
 
-use connection::{Attachment, Connection, SeenRequests};
+use connection::{Attachment, Connection};
 use worker::{Worker, WorkerId, WorkerKey};
 
 /// How often deadlines are checked.
@@ -142,6 +143,21 @@ struct Session {
     attached: HashSet<ConnectionId>,
 }
 
+impl Session {
+    /// Returns a session that is being opened; these messages wait.
+    fn opening(waiting: Vec<(ConnectionId, Bytes)>) -> Self {
+        Self {
+            principal: String::new(),
+            generation: 0,
+            stage: Stage::Opening(waiting),
+            title: None,
+            setup: Value::Null,
+            pending: PendingWork::default(),
+            attached: HashSet::new(),
+        }
+    }
+}
+
 #[derive(Debug)]
 enum Stage {
     /// Being opened; these messages wait.
@@ -203,7 +219,7 @@ impl Hub {
                 self.check_deadlines();
             }
         };
-        tokio::join!(Arc::clone(&self.log).run(lost), checks);
+        tokio::join!(Arc::clone(&self.log).run(lost), checks, self.share_store());
     }
 
     fn lock(&self) -> MutexGuard<'_, HubState> {
@@ -233,7 +249,7 @@ impl Hub {
     pub fn gauges(&self) -> Gauges {
         let state = self.lock();
         Gauges {
-            connections: state.connections.len(),
+            connections: state.connections.values().filter(|connection| !connection.is_remote).count(),
             sessions: state.sessions.len(),
             turns: state.sessions.values().map(|session| session.pending.requests.len()).sum(),
             open_questions: state.agent_requests.values().filter(|request| request.is_question).count(),
@@ -244,6 +260,7 @@ impl Hub {
     /// Accepts nothing new. Returns once every turn has ended or `timeout` has passed, and everything is stored.
     pub async fn drain(&self, timeout: Duration) {
         self.lock().is_draining = true;
+        self.announce_draining().await;
         let idle = async {
             while self.gauges().turns > 0 {
                 tokio::time::sleep(Duration::from_millis(50)).await;
@@ -260,6 +277,7 @@ impl Hub {
         if tokio::time::timeout(Duration::from_secs(5), self.log.flush()).await.is_err() {
             tracing::error!("the last events could not be stored");
         }
+        self.leave_store().await;
         let connections: Vec<ConnectionId> = self.lock().connections.keys().cloned().collect();
         for connection in connections {
             self.disconnect(&connection);
@@ -275,7 +293,9 @@ impl Hub {
     /// Returns the principal of a connection.
     #[must_use]
     pub fn principal_of(&self, connection: &str) -> Option<Principal> {
-        self.lock().connections.get(connection).map(|connection| connection.principal.clone())
+        let state = self.lock();
+        let connection = state.connections.get(connection).filter(|connection| !connection.is_remote)?;
+        Some(connection.principal.clone())
     }
 
     /// Ends a connection. Its sessions go on.
@@ -364,6 +384,10 @@ impl Hub {
                 (connection.principal.role != Role::Observer).then(|| event.body.clone())
             }
             EventKind::Question if connection.principal.role == Role::Observer => None,
+            // Of another server's session: the subscription has left out those that are answered.
+            EventKind::Question if self.store.shared().is_some() && !self.log.is_open(session) => {
+                Some(event.body.clone())
+            }
             EventKind::Question | EventKind::ClientRequest => {
                 let mut requests = state.agent_requests.values();
                 let open =
@@ -376,7 +400,10 @@ impl Hub {
     /// Returns the open requests of a session that a connection has to answer, among its events up to a number. They
     /// are sent again, with the same ids, to a client that may have missed them.
     #[must_use]
-    pub fn open_requests(&self, connection: &str, session: &SessionId, until: u64) -> Vec<Bytes> {
+    pub async fn open_requests(&self, connection: &str, session: &SessionId, until: u64) -> Vec<Bytes> {
+        if self.store.shared().is_some() && !self.log.is_open(session) {
+            return self.open_questions_elsewhere(connection, session, until).await;
+        }
         let state = self.lock();
         let Some(connection) = state.connections.get(connection) else { return Vec::new() };
         if connection.principal.role == Role::Observer {
@@ -396,7 +423,14 @@ impl Hub {
     /// Stores what a session waits for.
     fn save_pending(&self, id: &SessionId, session: &Session) {
         let pending = Some(session.pending.clone());
-        self.log.mutate(Mutation::Update(id.clone(), SessionChange { pending, ..SessionChange::default() }));
+        self.update_session(id, SessionChange { pending, ..SessionChange::default() });
+    }
+
+    /// Changes the row of a session that this server has acquired.
+    fn update_session(&self, session: &SessionId, change: SessionChange) {
+        let Some(generation) = self.log.generation(session) else { return };
+        let (session, generation) = (session.clone(), Some(generation));
+        self.log.mutate(Mutation::Update { session, generation, change });
     }
 
     fn check_deadlines(self: &Arc<Self>) {

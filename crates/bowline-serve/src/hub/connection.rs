@@ -36,10 +36,43 @@ pub(super) struct Connection {
     // The open session streams, with a number that tells an older stream of the same session that it was replaced.
     pub(super) session_streams: HashMap<SessionId, u64>,
     pub(super) has_merged_streams: bool,
+    // Whether it is a client of another server; its outbox goes there.
+    pub(super) is_remote: bool,
     pub(super) seen: SeenRequests,
     // When the last stream closed or the last message came.
     pub(super) idle_since: Instant,
     pub(super) open_streams: usize,
+}
+
+impl Connection {
+    /// Returns the connection of a client of this server.
+    pub(super) fn new(
+        principal: Principal,
+        capabilities: Value,
+        worker_key: WorkerKey,
+        ids: Vec<ConnectionId>,
+    ) -> Self {
+        Self {
+            principal,
+            capabilities,
+            worker_key,
+            ids,
+            outbox: Arc::default(),
+            attached: HashMap::new(),
+            attach_changed: Arc::default(),
+            session_streams: HashMap::new(),
+            has_merged_streams: false,
+            is_remote: false,
+            seen: SeenRequests::default(),
+            idle_since: Instant::now(),
+            open_streams: 0,
+        }
+    }
+
+    /// Returns whether it belongs to a client of this server that is the principal.
+    pub(super) fn is_client_of(&self, principal: &Principal) -> bool {
+        !self.is_remote && self.principal.name == principal.name
+    }
 }
 
 /// What a connection gets of a session.

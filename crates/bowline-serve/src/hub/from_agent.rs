@@ -81,8 +81,8 @@ fn route_notification(hub: &Hub, worker: WorkerId, method: &str, line: &Bytes) {
         if has_changed || title.is_some() {
             open.title = title.clone().or(open.title.take());
             let setup = has_changed.then(|| open.setup.clone());
-            let change = SessionChange { title, setup, pending: None };
-            hub.log.mutate(Mutation::Update(session, change));
+            let change = SessionChange { title, setup, ..SessionChange::default() };
+            hub.update_session(&session, change);
         }
     }
 }
@@ -143,11 +143,14 @@ fn route_request(hub: &Hub, worker: WorkerId, id: &RequestId, raw: &[u8], method
     };
     if is_question {
         hub.metrics.add_question();
-        request.seq = hub.log.append(&session, EventKind::Question, Recipient::All, body);
+        // Stored before its event: where another server finds the event, it also finds whether the question is open.
+        // Events are appended only under the hub's lock.
+        let seq = hub.log.last_seq(&session) + 1;
         if let Some(open) = state.sessions.get_mut(&session) {
-            open.pending.questions.push(name.clone());
+            open.pending.questions.push(PendingQuestion { id: name.clone(), seq });
             hub.save_pending(&session, open);
         }
+        request.seq = hub.log.append(&session, EventKind::Question, Recipient::All, body);
     }
     state.agent_requests.insert(name, request);
     if !is_question {
@@ -216,7 +219,7 @@ fn note_setting(
         return;
     }
     let change = SessionChange { setup: Some(open.setup.clone()), ..SessionChange::default() };
-    hub.log.mutate(Mutation::Update(session.clone(), change));
+    hub.update_session(session, change);
     let update = match method {
         "session/set_mode" => {
             json!({ "sessionUpdate": "current_mode_update", "currentModeId": params["modeId"] })
@@ -265,6 +268,7 @@ fn register_session(
         pending: PendingWork::default(),
         created_at: now,
         updated_at: now,
+        archived_at: None,
     })));
     hub.log.open(&session, 1, 0);
     state.sessions.insert(

@@ -3,6 +3,7 @@
 use super::*;
 use bowline_protocol::remote::{MessageHead, MessageHeadError};
 use bowline_wire::message::peek::{PeekedMessage, peek, replace_id};
+use futures_util::future::BoxFuture;
 use worker::OpenRequest;
 
 /// The most messages that wait for a session to be opened.
@@ -83,7 +84,9 @@ impl Hub {
                 let session: SessionId = session.as_ref().into();
                 let (id, hub, connection) = (id.clone(), Arc::clone(self), connection.clone());
                 drop(state);
-                tokio::spawn(async move { open::delete_session(hub, connection, id, session).await });
+                tokio::spawn(
+                    async move { open::delete_session(hub, connection, id, session, message).await },
+                );
             }
             ("session/fork", Some(id), _) => {
                 let error =
@@ -105,7 +108,7 @@ impl Hub {
     }
 
     /// Takes a message about a session: now if it is open, else once it is.
-    fn receive_for_session(
+    pub(super) fn receive_for_session(
         self: &Arc<Self>,
         mut state: MutexGuard<'_, HubState>,
         connection: &ConnectionId,
@@ -146,19 +149,10 @@ impl Hub {
         session: &SessionId,
         waiting: Vec<(ConnectionId, Bytes)>,
     ) {
-        state.sessions.insert(
-            session.clone(),
-            Session {
-                principal: String::new(),
-                generation: 0,
-                stage: Stage::Opening(waiting),
-                title: None,
-                setup: Value::Null,
-                pending: PendingWork::default(),
-                attached: HashSet::new(),
-            },
-        );
-        tokio::spawn(open::open_session(Arc::clone(self), connection.clone(), session.clone()));
+        state.sessions.insert(session.clone(), Session::opening(waiting));
+        let opening: BoxFuture<'static, ()> =
+            Box::pin(open::open_session(Arc::clone(self), connection.clone(), session.clone()));
+        tokio::spawn(opening);
     }
 
     /// Handles a message about an open session.
@@ -193,14 +187,15 @@ impl Hub {
             return;
         }
         match (&*method, id) {
-            ("session/load", Some(id)) => self.attach_with_history(state, connection, session, &id),
-            ("session/resume", Some(id)) => {
-                let response = message::result(&id, &setup_for_client(open));
+            ("session/load", Some(id)) => {
+                let response = message::result(&id, &setup_for_client(&open.setup));
                 let last = self.log.last_seq(session);
-                let attachment = Attachment { after: last, history_until: 0, held_response: None };
-                self.attach(state, connection, session, attachment);
-                self.push(state, connection, OutboxItem::Message(response));
-                self.push(state, connection, OutboxItem::Subscribe { session: session.clone(), after: last });
+                self.attach_with_history(state, connection, session, response, last);
+            }
+            ("session/resume", Some(id)) => {
+                let response = message::result(&id, &setup_for_client(&open.setup));
+                let last = self.log.last_seq(session);
+                self.attach_without_history(state, connection, session, response, last);
             }
             ("session/close", Some(id)) => {
                 self.detach(state, connection, session);
@@ -208,18 +203,26 @@ impl Hub {
                 self.respond(state, connection, None, &id, response);
             }
             (_, id) => {
-                self.ensure_attached(state, connection, session);
+                self.ensure_attached(state, connection, session, self.log.last_seq(session));
                 self.forward(state, connection, session, worker, id, &method, message);
             }
         }
     }
 
     /// Attaches a client that uses a session without having opened it. It gets what comes from now on.
-    fn ensure_attached(&self, state: &mut HubState, connection: &ConnectionId, session: &SessionId) {
-        let is_attached =
-            state.connections.get(connection).is_some_and(|found| found.attached.contains_key(session));
+    pub(super) fn ensure_attached(
+        &self,
+        state: &mut HubState,
+        connection: &ConnectionId,
+        session: &SessionId,
+        after: u64,
+    ) {
+        // A client of another server is attached there.
+        let is_attached = state
+            .connections
+            .get(connection)
+            .is_none_or(|found| found.is_remote || found.attached.contains_key(session));
         if !is_attached {
-            let after = self.log.last_seq(session);
             let attachment = Attachment { after, history_until: 0, held_response: None };
             self.attach(state, connection, session, attachment);
             self.push(state, connection, OutboxItem::Subscribe { session: session.clone(), after });
@@ -227,16 +230,14 @@ impl Hub {
     }
 
     /// Attaches a client that loads a session: it gets the updates so far, then the response, then what follows.
-    fn attach_with_history(
+    pub(super) fn attach_with_history(
         &self,
         state: &mut HubState,
         connection: &ConnectionId,
         session: &SessionId,
-        id: &RequestId,
+        response: Bytes,
+        last: u64,
     ) {
-        let Some(open) = state.sessions.get(session) else { return };
-        let response = message::result(id, &setup_for_client(open));
-        let last = self.log.last_seq(session);
         let Some(found) = state.connections.get(connection) else { return };
         if !found.has_merged_streams && found.session_streams.contains_key(session) {
             // The session's stream sends the history and then releases the response.
@@ -251,8 +252,23 @@ impl Hub {
         self.push(state, connection, OutboxItem::Subscribe { session: session.clone(), after: last });
     }
 
+    /// Attaches a client that resumes a session: it gets the response, then what follows.
+    pub(super) fn attach_without_history(
+        &self,
+        state: &mut HubState,
+        connection: &ConnectionId,
+        session: &SessionId,
+        response: Bytes,
+        last: u64,
+    ) {
+        let attachment = Attachment { after: last, history_until: 0, held_response: None };
+        self.attach(state, connection, session, attachment);
+        self.push(state, connection, OutboxItem::Message(response));
+        self.push(state, connection, OutboxItem::Subscribe { session: session.clone(), after: last });
+    }
+
     /// Detaches a client from a session. The last one closes it at the agent, unless a turn runs.
-    fn detach(&self, state: &mut HubState, connection: &ConnectionId, session: &SessionId) {
+    pub(super) fn detach(&self, state: &mut HubState, connection: &ConnectionId, session: &SessionId) {
         if let Some(found) = state.connections.get_mut(connection) {
             found.attached.remove(session);
             found.attach_changed.notify_waiters();
@@ -270,8 +286,7 @@ impl Hub {
         worker.input.push(message::request(id, "session/close", &json!({ "sessionId": session })));
         worker.sessions.remove(session);
         state.sessions.remove(session);
-        let (log, session) = (Arc::clone(&self.log), session.clone());
-        self.log.after_commit(move || log.close(&session, generation));
+        self.log.release(session, generation);
     }
 
     /// Forwards a message about a session to its agent.
@@ -290,7 +305,7 @@ impl Hub {
         let (Some(agent), Some(open)) = (workers.get_mut(&worker), sessions.get_mut(session)) else {
             if let Some(id) = id {
                 let error = message::error(&id, message::INTERNAL, "the agent has ended: try again");
-                self.respond(state, connection, None, &id, error);
+                self.respond(state, connection, Some(session), &id, error);
             }
             return;
         };
@@ -332,9 +347,9 @@ impl Hub {
             for update in message::prompt_updates(session, &params) {
                 self.log.append(session, EventKind::Update, Recipient::AllBut(connection.clone()), update);
             }
-            let change =
-                SessionChange { title: open.title.clone(), setup: None, pending: Some(open.pending.clone()) };
-            self.log.mutate(Mutation::Update(session.clone(), change));
+            let (title, pending) = (open.title.clone(), Some(open.pending.clone()));
+            let change = SessionChange { title, pending, ..SessionChange::default() };
+            self.update_session(session, change);
         } else {
             self.save_pending(session, open);
         }
@@ -376,9 +391,14 @@ impl Hub {
     }
 
     /// Forwards the cancellation of a request, with the id that the request has at the agent.
-    fn cancel_request(&self, state: &mut HubState, connection: &ConnectionId, message: &[u8]) {
-        let Ok(message) = serde_json::from_slice::<Value>(message) else { return };
-        let cancelled = &message["params"]["requestId"];
+    pub(super) fn cancel_request(
+        self: &Arc<Self>,
+        state: &mut HubState,
+        connection: &ConnectionId,
+        message: &Bytes,
+    ) {
+        let Ok(value) = serde_json::from_slice::<Value>(message) else { return };
+        let cancelled = &value["params"]["requestId"];
         for worker in state.workers.values() {
             let found = worker.open.iter().find(|(_, open)| match open {
                 OpenRequest::Client { connection: of, id, .. }
@@ -392,12 +412,22 @@ impl Hub {
                 return;
             }
         }
+        // The request may be at another server: there, its session waits for this connection.
+        self.forward_to_waiting(state, connection, connection, message);
     }
 
     /// Takes a client's answer to a request of an agent. Only the first counts.
-    fn take_answer(&self, state: &mut HubState, connection: &ConnectionId, id: &RequestId, message: &Bytes) {
+    pub(super) fn take_answer(
+        self: &Arc<Self>,
+        state: &mut HubState,
+        connection: &ConnectionId,
+        id: &RequestId,
+        message: &Bytes,
+    ) {
         let RequestId::Str(id) = id else { return };
-        let Some(request) = state.agent_requests.get(&**id) else { return };
+        let Some(request) = state.agent_requests.get(&**id) else {
+            return self.forward_to_waiting(state, connection, id, message);
+        };
         let (Some(found), Some(open)) =
             (state.connections.get(connection), state.sessions.get(&request.session))
         else {
@@ -444,7 +474,7 @@ impl Hub {
             message::cancellation(&json!(id)),
         );
         if let Some(session) = state.sessions.get_mut(&request.session) {
-            session.pending.questions.retain(|question| question != id);
+            session.pending.questions.retain(|question| question.id != id);
             self.save_pending(&request.session, session);
         }
     }
@@ -506,8 +536,8 @@ pub(super) fn unknown_session(id: &RequestId, session: &str) -> Bytes {
 }
 
 /// Returns what a client is told when it opens a session that exists.
-fn setup_for_client(session: &Session) -> Value {
-    let mut setup = session.setup.clone();
+pub(super) fn setup_for_client(setup: &Value) -> Value {
+    let mut setup = setup.clone();
     if let Some(members) = setup.as_object_mut() {
         members.remove("sessionId");
     }

@@ -5,7 +5,7 @@ use bowline_storage::clock::format_iso8601;
 use bowline_text::time::Timestamp;
 use worker::OpenRequest;
 
-use crate::store::{AcquiredSession, SessionQuery, StoredSession};
+use crate::store::{AcquiredSession, Acquisition, SessionQuery, StoredSession};
 
 use super::from_client::unknown_session;
 
@@ -15,12 +15,17 @@ const PAGE_SIZE: usize = 100;
 /// Why a session cannot be opened.
 enum OpenError {
     NotFound,
+    /// Another server has it.
+    Elsewhere,
     Failed(String),
 }
 
 /// Opens a stored session at an agent, then handles the messages that waited for it.
 pub(super) async fn open_session(hub: Arc<Hub>, connection: ConnectionId, session: SessionId) {
     let outcome = try_open(&hub, &connection, &session).await;
+    if let Err(OpenError::Elsewhere) = outcome {
+        return servers::use_elsewhere(hub, session).await;
+    }
     let mut state = hub.lock();
     let Some(opening) = state.sessions.remove(&session) else { return };
     let Stage::Opening(waiting) = opening.stage else { return };
@@ -28,7 +33,7 @@ pub(super) async fn open_session(hub: Arc<Hub>, connection: ConnectionId, sessio
         if state.workers.contains_key(&worker) {
             return Ok(open);
         }
-        hub.log.close(&session, open.generation);
+        hub.log.release(&session, open.generation);
         Err(OpenError::Failed("the agent ended while it opened the session".to_owned()))
     });
     match outcome {
@@ -38,7 +43,10 @@ pub(super) async fn open_session(hub: Arc<Hub>, connection: ConnectionId, sessio
                 state.connections.iter().filter(|(_, found)| found.attached.contains_key(&session));
             let attached = attached.map(|(id, _)| id.clone()).collect();
             let mut open = Session { attached, ..open };
-            open.pending.questions.extend(opening.pending.questions);
+            if !opening.pending.questions.is_empty() {
+                open.pending.questions.extend(opening.pending.questions);
+                hub.save_pending(&session, &open);
+            }
             state.sessions.insert(session.clone(), open);
             hub.assign_requests(&mut state, &session);
             for (connection, message) in waiting {
@@ -52,7 +60,7 @@ pub(super) async fn open_session(hub: Arc<Hub>, connection: ConnectionId, sessio
                     continue;
                 };
                 let response = match &error {
-                    OpenError::NotFound => unknown_session(&id, &session),
+                    OpenError::NotFound | OpenError::Elsewhere => unknown_session(&id, &session),
                     OpenError::Failed(why) => message::error(&id, message::INTERNAL, why),
                 };
                 hub.respond(&mut state, &connection, None, &id, response);
@@ -84,12 +92,16 @@ async fn try_open(
     let cwd = stored.cwd.to_string_lossy().into_owned();
     message::check_directory(&cwd, &hub.options.roots)
         .map_err(|error| OpenError::Failed(error.to_string()))?;
-    let acquired = hub.store.acquire(session).await.map_err(failed)?.ok_or(OpenError::NotFound)?;
+    let acquired = match hub.store.acquire(session).await.map_err(failed)? {
+        Acquisition::Acquired(acquired) => *acquired,
+        Acquisition::NotFound => return Err(OpenError::NotFound),
+        Acquisition::OwnedElsewhere => return Err(OpenError::Elsewhere),
+    };
     let AcquiredSession { session: stored, generation, last_seq } = acquired;
     hub.log.open(session, generation, last_seq);
     let pending = settle(hub, session, stored.pending.clone());
     let opened = open_at_agent(hub, session, &stored, capabilities).await;
-    let (worker, result) = opened.inspect_err(|_| hub.log.close(session, generation))?;
+    let (worker, result) = opened.inspect_err(|_| hub.log.release(session, generation))?;
     let setup = if result.is_object() { result } else { stored.setup };
     let open = Session {
         principal: stored.principal,
@@ -104,7 +116,7 @@ async fn try_open(
 }
 
 /// Answers what an earlier server left unanswered, and returns what is left to remember.
-fn settle(hub: &Hub, session: &SessionId, mut pending: PendingWork) -> PendingWork {
+pub(super) fn settle(hub: &Hub, session: &SessionId, mut pending: PendingWork) -> PendingWork {
     if pending.is_empty() {
         return pending;
     }
@@ -117,11 +129,11 @@ fn settle(hub: &Hub, session: &SessionId, mut pending: PendingWork) -> PendingWo
         pending.mark_answered(&connection, request);
     }
     for question in pending.questions.drain(..) {
-        let cancellation = message::cancellation(&json!(question));
+        let cancellation = message::cancellation(&json!(question.id));
         hub.log.append(session, EventKind::Withdrawal, Recipient::All, cancellation);
     }
     let change = SessionChange { pending: Some(pending.clone()), ..SessionChange::default() };
-    hub.log.mutate(Mutation::Update(session.clone(), change));
+    hub.update_session(session, change);
     pending
 }
 
@@ -245,6 +257,7 @@ pub(super) async fn list_sessions(hub: Arc<Hub>, connection: ConnectionId, id: R
     let query = SessionQuery {
         principal: (principal.role == Role::User).then(|| principal.name.clone()),
         cwd: params["cwd"].as_str().map(PathBuf::from),
+        archived: false,
         after: params["cursor"].as_str().and_then(parse_cursor),
         limit: PAGE_SIZE,
     };
@@ -259,7 +272,9 @@ pub(super) async fn list_sessions(hub: Arc<Hub>, connection: ConnectionId, id: R
                 .last()
                 .filter(|_| sessions.len() == PAGE_SIZE)
                 .map(|last| format!("{}:{}", last.updated_at.0, last.id));
-            let sessions: Vec<Value> = sessions.iter().map(|stored| state.describe_session(stored)).collect();
+            let is_shared = hub.store.shared().is_some();
+            let describe = |stored| state.describe_session(stored, is_shared);
+            let sessions: Vec<Value> = sessions.iter().map(describe).collect();
             message::result(&id, &json!({ "sessions": sessions, "nextCursor": next }))
         }
     };
@@ -272,8 +287,14 @@ pub(super) async fn delete_session(
     connection: ConnectionId,
     id: RequestId,
     session: SessionId,
+    message: Bytes,
 ) {
     let stored = hub.store.session(&session).await;
+    if let Ok(Some(stored)) = &stored
+        && hub.forward_deletion(&connection, stored, &message).await
+    {
+        return;
+    }
     let mut state = hub.lock();
     let Some(found) = state.connections.get(&connection) else { return };
     let response = match stored {
@@ -333,9 +354,10 @@ fn remove_session(hub: &Hub, state: &mut HubState, session: &SessionId) {
 
 impl HubState {
     /// Describes a session in a list, with what it is doing.
-    fn describe_session(&self, stored: &StoredSession) -> Value {
-        let open = self.sessions.get(&stored.id);
-        let state = match open.map(|open| &open.pending) {
+    fn describe_session(&self, stored: &StoredSession, is_shared: bool) -> Value {
+        let open = self.sessions.get(&stored.id).map(|open| &open.pending);
+        // What another server's session waits for is in the store.
+        let state = match open.or(is_shared.then_some(&stored.pending)) {
             Some(pending) if !pending.questions.is_empty() => "waiting",
             Some(pending) if !pending.requests.is_empty() => "working",
             _ => "idle",

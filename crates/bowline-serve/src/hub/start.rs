@@ -49,8 +49,7 @@ impl Hub {
             if state.is_draining {
                 return Err(ConnectError::Receive(ReceiveError::Draining));
             }
-            let own =
-                state.connections.values().filter(|other| other.principal.name == principal.name).count();
+            let own = state.connections.values().filter(|other| other.is_client_of(principal)).count();
             if own >= self.options.max_connections {
                 return Err(ConnectError::Receive(ReceiveError::Overloaded(format!(
                     "{} has {own} connections already: close some",
@@ -78,23 +77,9 @@ impl Hub {
                 "the agent ended at once",
             )));
         };
-        state.connections.insert(
-            connection.clone(),
-            Connection {
-                principal: principal.clone(),
-                capabilities,
-                worker_key: key,
-                ids,
-                outbox: Arc::default(),
-                attached: HashMap::new(),
-                attach_changed: Arc::default(),
-                session_streams: HashMap::new(),
-                has_merged_streams,
-                seen: SeenRequests::default(),
-                idle_since: Instant::now(),
-                open_streams: 0,
-            },
-        );
+        let mut connected = Connection::new(principal.clone(), capabilities, key, ids);
+        connected.has_merged_streams = has_merged_streams;
+        state.connections.insert(connection.clone(), connected);
         tracing::info!(principal = principal.name, %connection, "a client connected");
         Ok(message::result(&id, &description))
     }
@@ -255,9 +240,8 @@ impl Hub {
                 _ => continue,
             };
             state.sessions.remove(&session);
-            let log = Arc::clone(&self.log);
             // After what was just appended.
-            self.log.after_commit(move || log.close(&session, generation));
+            self.log.release(&session, generation);
         }
     }
 
@@ -268,10 +252,23 @@ impl Hub {
             return;
         }
         tracing::warn!(%session, "another server has this session now");
+        let state = &mut *state;
         if let Some(Session { stage: Stage::Open(worker), .. }) = state.sessions.remove(session)
             && let Some(worker) = state.workers.get_mut(&worker)
         {
             worker.sessions.remove(session);
+            // Another server answers its open requests.
+            worker.open.retain(
+                |_, open| !matches!(open, OpenRequest::Client { session: Some(of), .. } if of == session),
+            );
+            worker.agent_requests.retain(|_, name| {
+                let is_lost =
+                    state.agent_requests.get(name).is_some_and(|request| request.session == *session);
+                if is_lost {
+                    state.agent_requests.remove(name);
+                }
+                !is_lost
+            });
             worker.input.push(message::notification("session/cancel", &json!({ "sessionId": session })));
         }
     }

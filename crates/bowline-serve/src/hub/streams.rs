@@ -235,9 +235,10 @@ impl SessionStream {
             }
             let cursor = position.subscription.cursor();
             if !position.is_caught_up && cursor >= position.history_until {
+                // Nothing has changed yet if this is dropped while it waits.
+                let open = hub.open_requests(&self.open.connection, &self.session, cursor).await;
                 position.is_caught_up = true;
                 release_response(&hub, &self.open.connection, &self.session);
-                let open = hub.open_requests(&self.open.connection, &self.session, cursor);
                 if !open.is_empty() {
                     return Some(open.into_iter().map(|body| StreamMessage { id: None, body }).collect());
                 }
@@ -279,7 +280,8 @@ impl Drop for SessionStream {
     }
 }
 
-type NextEvents = BoxFuture<'static, (u64, Subscription, Result<Vec<Event>, StoreError>)>;
+/// The number of a subscription, open requests that are sent again, and the next events.
+type NextEvents = BoxFuture<'static, (u64, Subscription, Vec<Bytes>, Result<Vec<Event>, StoreError>)>;
 
 /// Everything for one connection on one stream.
 pub struct MergedStream {
@@ -313,14 +315,10 @@ impl MergedStream {
                         self.last += 1;
                         self.current.insert(session.clone(), self.last);
                         let subscription = hub.log.subscribe(&session, after);
-                        self.sessions.push(next_events(self.last, subscription));
-                        let open = hub.open_requests(&connection, &session, after);
-                        if !open.is_empty() {
-                            return Some(open.into_iter().map(|body| StreamMessage { id: None, body }).collect());
-                        }
+                        self.sessions.push(first_events(&hub, &connection, self.last, subscription));
                     }
                 },
-                Some((number, subscription, events)) = self.sessions.next() => {
+                Some((number, subscription, open, events)) = self.sessions.next() => {
                     let session = subscription.session().clone();
                     let is_attached =
                         hub.lock().connections.get(&connection)?.attached.contains_key(&session);
@@ -331,7 +329,9 @@ impl MergedStream {
                         self.current.remove(&session);
                         continue;
                     }
-                    let messages = messages_of(&hub, &connection, &session, &events.ok()?);
+                    let mut messages: Vec<StreamMessage> =
+                        open.into_iter().map(|body| StreamMessage { id: None, body }).collect();
+                    messages.extend(messages_of(&hub, &connection, &session, &events.ok()?));
                     self.sessions.push(next_events(number, subscription));
                     if !messages.is_empty() {
                         return Some(messages);
@@ -345,7 +345,24 @@ impl MergedStream {
 fn next_events(number: u64, mut subscription: Subscription) -> NextEvents {
     Box::pin(async move {
         let events = subscription.next().await;
-        (number, subscription, events)
+        (number, subscription, Vec::new(), events)
+    })
+}
+
+/// Begins with the open requests before the subscription, if there are any.
+fn first_events(
+    hub: &Arc<Hub>,
+    connection: &ConnectionId,
+    number: u64,
+    subscription: Subscription,
+) -> NextEvents {
+    let (hub, connection) = (Arc::clone(hub), connection.clone());
+    Box::pin(async move {
+        let open = hub.open_requests(&connection, subscription.session(), subscription.cursor()).await;
+        if open.is_empty() {
+            return next_events(number, subscription).await;
+        }
+        (number, subscription, open, Ok(Vec::new()))
     })
 }
 

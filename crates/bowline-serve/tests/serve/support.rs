@@ -5,12 +5,15 @@ use std::collections::HashMap;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use bowline_protocol::remote::{CONNECTION_HEADER, LAST_EVENT_HEADER, SESSION_HEADER};
 use bowline_protocol::sse::{SseDecoder, SseEvent};
 use bowline_serve::http::{Access, AccessOptions, Endpoint, ListenerOptions, serve};
 use bowline_serve::metrics::Metrics;
-use bowline_serve::store::SqliteServerStore;
+use bowline_serve::store::{
+    PostgresOptions, PostgresServerStore, PostgresUrl, ServerStore, SqliteServerStore,
+};
 use bowline_serve::token::{Principal, Role, StoredToken};
 use bowline_serve::{AgentLauncher, AgentStreams, Hub, HubOptions};
 use bowline_storage::clock::now;
@@ -20,6 +23,10 @@ use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, DuplexStrea
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
+
+/// A lease that does not end during a test, unless the test ends it.
+const LEASE: Duration = Duration::from_secs(600);
+const HEARTBEAT: Duration = Duration::from_millis(100);
 
 /// An agent that does what prompts say: `count N`, `ask`, `read PATH`, `wait`, `die`.
 #[derive(Debug, Default)]
@@ -112,7 +119,9 @@ impl ScriptedAgent {
                 }
                 Some("session/cancel") => {
                     let waiting = self.cancels.lock().unwrap().remove(params["sessionId"].as_str().unwrap());
-                    waiting.unwrap().send(()).unwrap();
+                    if let Some(waiting) = waiting {
+                        waiting.send(()).unwrap();
+                    }
                     continue;
                 }
                 Some(_) => continue,
@@ -215,21 +224,63 @@ impl Server {
     ) -> (Arc<Hub>, Arc<ScriptedLauncher>, axum::Router) {
         let store = Arc::new(SqliteServerStore::open_for_server(&place.join("store")).unwrap());
         let launcher = Arc::new(ScriptedLauncher::default());
+        let (hub, router) = Self::build_on(store, &launcher, place, options, access);
+        (hub, launcher, router)
+    }
+
+    fn build_on(
+        store: Arc<dyn ServerStore>,
+        launcher: &Arc<ScriptedLauncher>,
+        place: &Path,
+        options: HubOptions,
+        access: AccessOptions,
+    ) -> (Arc<Hub>, axum::Router) {
         let roots = vec![place.canonicalize().unwrap()];
         let options = HubOptions { roots, ..options };
-        let agents = Arc::clone(&launcher) as Arc<dyn AgentLauncher>;
+        let agents = Arc::clone(launcher) as Arc<dyn AgentLauncher>;
         let hub = Hub::new(store, agents, Arc::new(Metrics::default()), options);
         let router = Endpoint { hub: Arc::clone(&hub), access: Access::new(access) }.router();
-        (hub, launcher, router)
+        (hub, router)
     }
 
     pub(crate) async fn start_with(place: &Path, options: HubOptions, access: AccessOptions) -> Self {
         let (hub, launcher, router) = Self::build(place, options, access);
+        Self::run(hub, launcher, router).await
+    }
+
+    /// Starts one of several servers on a database. They have the agents in common.
+    pub(crate) async fn start_shared(
+        url: &PostgresUrl,
+        launcher: &Arc<ScriptedLauncher>,
+        place: &Path,
+    ) -> Self {
+        // Its own, so that everything of it can end at once.
+        let runtime =
+            tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+        let (url, options) =
+            (url.clone(), PostgresOptions { name: "test".to_owned(), lease: LEASE, heartbeat: HEARTBEAT });
+        let store = runtime.spawn(async move { PostgresServerStore::open_for_server(&url, options).await });
+        let store = Arc::new(store.await.unwrap().unwrap());
+        let access = AccessOptions { is_loopback: true, ..AccessOptions::default() };
+        let (hub, router) = Self::build_on(store, launcher, place, HubOptions::default(), access);
+        Self::run_on(runtime, hub, Arc::clone(launcher), router).await
+    }
+
+    async fn run(hub: Arc<Hub>, launcher: Arc<ScriptedLauncher>, router: axum::Router) -> Self {
+        let runtime =
+            tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+        Self::run_on(runtime, hub, launcher, router).await
+    }
+
+    async fn run_on(
+        runtime: tokio::runtime::Runtime,
+        hub: Arc<Hub>,
+        launcher: Arc<ScriptedLauncher>,
+        router: axum::Router,
+    ) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         let listening = ListenerOptions { tls: None, max_connections: 1000 };
-        let runtime =
-            tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
         runtime.spawn(Arc::clone(&hub).run());
         let listener = listener.into_std().unwrap();
         runtime.spawn(async move {
