@@ -92,6 +92,9 @@ pub(crate) struct ServeArguments {
     /// The most open sessions of each token
     #[arg(long, value_name = "COUNT", default_value_t = 4096)]
     max_sessions: usize,
+    /// The most agents of each token: one runs for each kind of client
+    #[arg(long, value_name = "COUNT", default_value_t = 8)]
+    max_agents: usize,
     /// The format of the log on stderr
     #[arg(long, value_enum, default_value_t = LogFormat::Text)]
     log_format: LogFormat,
@@ -184,6 +187,7 @@ pub(crate) async fn run(arguments: ServeArguments) -> Result<ExitCode, CliError>
         roots,
         question_timeout: Duration::from_secs(arguments.question_timeout),
         max_sessions: arguments.max_sessions,
+        max_agents: arguments.max_agents,
         ..HubOptions::default()
     };
     let is_secure = tls.is_some() || arguments.behind_proxy;

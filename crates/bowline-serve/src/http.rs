@@ -20,6 +20,7 @@ use crate::hub::{ConnectError, ConnectionStream, Hub, ReceiveError, SessionStrea
 use crate::token::{Principal, random_hex};
 
 mod access;
+mod cors;
 mod listener;
 mod sse;
 mod web_socket;
@@ -80,6 +81,7 @@ impl Endpoint {
             .route("/ticket", post(serve_ticket))
             .route("/login", post(serve_login))
             .fallback(async || (StatusCode::NOT_FOUND, "there is nothing here; the endpoint is /acp\n"))
+            .layer(axum::middleware::from_fn_with_state(self.clone(), cors::allow_origins))
             .with_state(self)
     }
 
@@ -136,7 +138,8 @@ async fn serve_login(State(endpoint): State<Endpoint>, request: Request) -> Resp
         endpoint.access.check_source(&parts)?;
         let body = read_body(body, 4096).await?;
         let body: serde_json::Value = serde_json::from_slice(&body).unwrap_or_default();
-        endpoint.access.exchange_ticket(body["ticket"].as_str().unwrap_or_default())
+        let ticket = body["ticket"].as_str().unwrap_or_default();
+        endpoint.access.exchange_ticket(ticket, endpoint.hub.store()).await
     };
     match login.await {
         Ok(cookie) => (StatusCode::NO_CONTENT, [(header::SET_COOKIE, cookie)]).into_response(),

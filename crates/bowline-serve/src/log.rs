@@ -207,11 +207,16 @@ impl EventLog {
     pub async fn wait_for_room(&self) {
         loop {
             let room = self.has_room.notified();
-            if self.lock().pending_bytes <= MAX_PENDING_BYTES {
+            if self.has_room() {
                 return;
             }
             room.await;
         }
+    }
+
+    /// Returns whether more may wait to be committed.
+    pub(crate) fn has_room(&self) -> bool {
+        self.lock().pending_bytes <= MAX_PENDING_BYTES
     }
 
     /// Waits until everything is committed.
@@ -482,10 +487,12 @@ impl Subscription {
     }
 
     /// Returns the events after the cursor, if memory has all of them.
-    fn recent(&self) -> Option<Vec<Event>> {
+    fn recent(&mut self) -> Option<Vec<Event>> {
         let state = self.log.lock();
         let log = state.sessions.get(&self.session)?;
         log.generation?;
+        // A number that the session does not have yet, perhaps because the last events were lost.
+        self.cursor = self.cursor.min(log.last_seq);
         let first = log.tail.front()?;
         let next = self.cursor.saturating_add(1);
         if first.seq > next {

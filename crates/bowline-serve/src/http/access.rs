@@ -6,12 +6,12 @@ use std::time::{Duration, Instant};
 
 use bowline_storage::clock::now;
 use http::request::Parts;
-use http::{HeaderMap, StatusCode, header};
+use http::{HeaderMap, HeaderValue, StatusCode, header};
 use sha2::{Digest as _, Sha256};
 
 use super::{Refusal, text_of};
 use crate::store::ServerStore;
-use crate::token::{Principal, parse_token, random_hex};
+use crate::token::{Principal, StoredToken, parse_token, random_hex};
 
 /// How long a verified token is believed without asking the store: a removed token ends after this time.
 const TOKEN_CACHE_TIME: Duration = Duration::from_secs(5);
@@ -46,6 +46,8 @@ pub struct Access {
 struct AccessState {
     // By hash, so that no secret stays in memory.
     verified: Remembered,
+    // By the token's id, for cookies.
+    checked: Remembered,
     tickets: Remembered,
     cookies: Remembered,
 }
@@ -93,6 +95,11 @@ impl Access {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Returns whether pages of another origin may use the server.
+    pub(super) fn is_allowed_origin(&self, origin: &HeaderValue) -> bool {
+        self.options.origins.iter().any(|known| known.as_bytes() == origin.as_bytes())
+    }
+
     /// Checks where a request comes from.
     pub(super) fn check_source(&self, parts: &Parts) -> Result<(), Refusal> {
         let query = parts.uri.query().unwrap_or_default();
@@ -110,19 +117,17 @@ impl Access {
             .map(http::uri::Authority::as_str)
             .or_else(|| text_of(&parts.headers, header::HOST.as_str()));
         let host = host.unwrap_or_default();
-        let allowed = |origin: &str| self.options.origins.iter().any(|known| known == origin);
         let names_allowed_host =
             || self.options.origins.iter().any(|known| known.split("://").nth(1) == Some(host));
         if self.options.is_loopback && !is_loopback_host(host) && !names_allowed_host() {
             return Err(Refusal::new(StatusCode::FORBIDDEN, "the header Host does not name this machine"));
         }
         let Some(origin) = parts.headers.get(header::ORIGIN) else { return Ok(()) };
-        let origin = origin.to_str().unwrap_or_default();
-        let is_own = origin.split_once("://").is_some_and(|(scheme, rest)| {
+        let is_own = origin.to_str().unwrap_or_default().split_once("://").is_some_and(|(scheme, rest)| {
             let schemes: &[&str] = if self.options.is_secure { &["https"] } else { &["http"] };
             rest == host && schemes.contains(&scheme)
         });
-        if is_own || allowed(origin) {
+        if is_own || self.is_allowed_origin(origin) {
             return Ok(());
         }
         let why = "pages of this origin may not use the server: allow it with `bowline serve --origin`";
@@ -139,9 +144,10 @@ impl Access {
         let unknown = |why: &str| Refusal::new(StatusCode::UNAUTHORIZED, why);
         let Some(authorization) = text_of(&parts.headers, header::AUTHORIZATION.as_str()) else {
             let principal = cookie_of(&parts.headers).and_then(|cookie| self.lock().cookies.get(cookie));
-            return principal.ok_or_else(|| {
+            let principal = principal.ok_or_else(|| {
                 unknown("send the header Authorization: Bearer TOKEN; `bowline serve token add NAME` makes a token")
-            });
+            })?;
+            return self.check_token(&principal.token, store).await;
         };
         let token = authorization
             .split_once(' ')
@@ -151,17 +157,21 @@ impl Access {
         if let Some(principal) = self.lock().verified.get(token) {
             return Ok(principal);
         }
-        let wrong = || unknown("the token is wrong, was removed or has expired");
-        let (id, secret) = parse_token(token).ok_or_else(wrong)?;
-        let stored = store.token(id).await;
-        let stored =
-            stored.map_err(|error| Refusal::new(StatusCode::SERVICE_UNAVAILABLE, error.to_string()))?;
-        let stored = stored.ok_or_else(wrong)?;
-        let principal = stored.verify(secret, now()).ok_or_else(wrong)?;
-        let left = stored.expires_at.map_or(TOKEN_CACHE_TIME, |end| {
-            Duration::from_millis(u64::try_from(end.0 - now().0).unwrap_or(0)).min(TOKEN_CACHE_TIME)
-        });
-        self.lock().verified.insert(token, principal.clone(), left);
+        let (id, secret) = parse_token(token).ok_or_else(wrong_token)?;
+        let stored = find_token(id, store).await?;
+        let principal = stored.verify(secret, now()).ok_or_else(wrong_token)?;
+        self.lock().verified.insert(token, principal.clone(), cache_time(&stored));
+        Ok(principal)
+    }
+
+    /// Returns the principal of a token that was verified earlier, unless it was removed or has expired since.
+    async fn check_token(&self, id: &str, store: &Arc<dyn ServerStore>) -> Result<Principal, Refusal> {
+        if let Some(principal) = self.lock().checked.get(id) {
+            return Ok(principal);
+        }
+        let stored = find_token(id, store).await?;
+        let principal = stored.principal(now()).ok_or_else(wrong_token)?;
+        self.lock().checked.insert(id, principal.clone(), cache_time(&stored));
         Ok(principal)
     }
 
@@ -173,19 +183,42 @@ impl Access {
     }
 
     /// Exchanges a ticket for a cookie, once.
-    pub(super) fn exchange_ticket(&self, ticket: &str) -> Result<String, Refusal> {
+    pub(super) async fn exchange_ticket(
+        &self,
+        ticket: &str,
+        store: &Arc<dyn ServerStore>,
+    ) -> Result<String, Refusal> {
         let principal = self.lock().tickets.take(ticket).ok_or_else(|| {
             Refusal::new(
                 StatusCode::UNAUTHORIZED,
                 "the ticket is wrong, was used or has expired: get a new one",
             )
         })?;
+        let stored = find_token(&principal.token, store).await?;
+        let principal = stored.principal(now()).ok_or_else(wrong_token)?;
         let cookie = random()?;
         self.lock().cookies.insert(&cookie, principal, COOKIE_TIME);
         let secure = if self.options.is_secure { "; Secure" } else { "" };
         let age = COOKIE_TIME.as_secs();
         Ok(format!("{COOKIE_NAME}={cookie}; HttpOnly; SameSite=Strict; Path=/; Max-Age={age}{secure}"))
     }
+}
+
+async fn find_token(id: &str, store: &Arc<dyn ServerStore>) -> Result<StoredToken, Refusal> {
+    let stored = store.token(id).await;
+    let stored = stored.map_err(|error| Refusal::new(StatusCode::SERVICE_UNAVAILABLE, error.to_string()))?;
+    stored.ok_or_else(wrong_token)
+}
+
+/// Returns how long a token is believed without asking the store.
+fn cache_time(token: &StoredToken) -> Duration {
+    token.expires_at.map_or(TOKEN_CACHE_TIME, |end| {
+        Duration::from_millis(u64::try_from(end.0 - now().0).unwrap_or(0)).min(TOKEN_CACHE_TIME)
+    })
+}
+
+fn wrong_token() -> Refusal {
+    Refusal::new(StatusCode::UNAUTHORIZED, "the token is wrong, was removed or has expired")
 }
 
 fn random() -> Result<String, Refusal> {

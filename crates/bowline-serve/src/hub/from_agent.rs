@@ -5,7 +5,6 @@ use bowline_protocol::remote::MessageHead;
 use bowline_storage::clock::now;
 use bowline_wire::message::peek::{PeekedMessage, parse_id, peek, replace_id};
 use memchr::memmem;
-use worker::OpenRequest;
 
 use crate::store::StoredSession;
 
@@ -16,6 +15,7 @@ const MAX_AGENT_REQUESTS: usize = 4096;
 
 /// Handles a line of an agent. Lines that are no messages are skipped: some agents print to stdout.
 pub(super) fn route_agent_line(hub: &Hub, worker: WorkerId, line: &Bytes) {
+    let line = &message::clean_line(line);
     match peek(line) {
         PeekedMessage::Response { id, .. } => {
             let mut state = hub.lock();
@@ -26,6 +26,7 @@ pub(super) fn route_agent_line(hub: &Hub, worker: WorkerId, line: &Bytes) {
             let open = number.and_then(|number| state.workers.get_mut(&worker)?.open.remove(&number));
             if let Some(open) = open {
                 route_response(hub, &mut state, worker, open, line, id);
+                hub.progress.notify_waiters();
             }
         }
         PeekedMessage::Notification { method } => route_notification(hub, worker, &method, line),
@@ -118,6 +119,9 @@ fn route_request(hub: &Hub, worker: WorkerId, id: &RequestId, raw: &[u8], method
     let Some(agent) = state.workers.get_mut(&worker) else { return };
     if !agent.sessions.contains(&session) {
         return refuse(state, message::INVALID_PARAMS, "this session is not open");
+    }
+    if raw.len() > MAX_ID_BYTES {
+        return refuse(state, message::INVALID_PARAMS, &format!("an id has at most {MAX_ID_BYTES} bytes"));
     }
     if agent.agent_requests.contains_key(id) {
         return refuse(state, message::INVALID_PARAMS, "this id belongs to a request that is still open");
@@ -254,6 +258,11 @@ fn register_session(
         return;
     };
     let principal = found.principal.name.clone();
+    if session.len() > MAX_ID_BYTES {
+        let why = format!("the agent gave a new session an id of more than {MAX_ID_BYTES} bytes");
+        let error = message::error(&id, message::INTERNAL, &why);
+        return hub.respond(state, connection, None, &id, error);
+    }
     if state.sessions.contains_key(&session) {
         let error = taken();
         return hub.respond(state, connection, None, &id, error);
@@ -290,7 +299,7 @@ fn register_session(
             hub.log.append(&session, EventKind::Update, Recipient::All, update);
         }
     }
-    hub.attach(state, connection, &session, Attachment { after: 0, history_until: 0, held_response: None });
+    hub.attach(state, connection, &session, Attachment::after(0));
     let Some(found) = state.connections.get(connection) else { return };
     let outbox = Arc::clone(&found.outbox);
     let (response, error) = (message::result(&id, setup), taken());

@@ -3,7 +3,6 @@
 use super::*;
 use bowline_storage::clock::format_iso8601;
 use bowline_text::time::Timestamp;
-use worker::OpenRequest;
 
 use crate::store::{AcquiredSession, Acquisition, SessionQuery, StoredSession};
 
@@ -17,6 +16,8 @@ enum OpenError {
     NotFound,
     /// Another server has it.
     Elsewhere,
+    /// No client that may open it waits for it.
+    NotAllowed,
     Failed(String),
 }
 
@@ -27,6 +28,7 @@ pub(super) async fn open_session(hub: Arc<Hub>, connection: ConnectionId, sessio
         return servers::use_elsewhere(hub, session).await;
     }
     let mut state = hub.lock();
+    hub.progress.notify_waiters();
     let Some(opening) = state.sessions.remove(&session) else { return };
     let Stage::Opening(waiting) = opening.stage else { return };
     let outcome = outcome.and_then(|(open, worker)| {
@@ -54,16 +56,29 @@ pub(super) async fn open_session(hub: Arc<Hub>, connection: ConnectionId, sessio
             }
         }
         Err(error) => {
+            let mut others = Vec::new();
             for (connection, message) in waiting {
+                let found = state.connections.get(&connection);
+                // Before the session was found, its owner is not known.
+                let may_see = opening.principal.is_empty()
+                    || found.is_some_and(|found| found.principal.may_see(&opening.principal));
+                if may_see && matches!(error, OpenError::NotAllowed) {
+                    others.push((connection, message));
+                    continue;
+                }
                 let Ok(remote::MessageHead { id: Some(id), .. }) = remote::MessageHead::parse(&message)
                 else {
                     continue;
                 };
                 let response = match &error {
-                    OpenError::NotFound | OpenError::Elsewhere => unknown_session(&id, &session),
-                    OpenError::Failed(why) => message::error(&id, message::INTERNAL, why),
+                    OpenError::Failed(why) if may_see => message::error(&id, message::INTERNAL, why),
+                    _ => unknown_session(&id, &session),
                 };
                 hub.respond(&mut state, &connection, None, &id, response);
+            }
+            if let Some((connection, _)) = others.first() {
+                // They came after the look for a client that may open it.
+                hub.begin_opening(&mut state, &connection.clone(), &session, others);
             }
         }
     }
@@ -78,16 +93,26 @@ async fn try_open(
     // What is still on its way to the store belongs to an earlier generation.
     hub.log.flush().await;
     let stored = hub.store.session(session).await.map_err(failed)?.ok_or(OpenError::NotFound)?;
-    let (principal, capabilities) = {
-        let state = hub.lock();
-        let found = state.connections.get(connection).ok_or(OpenError::NotFound)?;
-        (found.principal.clone(), found.capabilities.clone())
+    let capabilities = {
+        let mut state = hub.lock();
+        let HubState { sessions, connections, .. } = &mut *state;
+        let opening = sessions.get_mut(session).ok_or(OpenError::NotFound)?;
+        // From here on it is known who may see the session.
+        opening.principal.clone_from(&stored.principal);
+        let waiting = match &opening.stage {
+            Stage::Opening(waiting) => &waiting[..],
+            Stage::Open(_) => &[],
+        };
+        let clients = waiting.iter().map(|(waiting, _)| waiting).chain([connection]);
+        let clients: Vec<&Connection> = clients.filter_map(|client| connections.get(client)).collect();
+        let user = clients.iter().find(|client| client.principal.may_use(&stored.principal));
+        match user {
+            Some(user) => user.capabilities.clone(),
+            // What an observer says it can do has no effect on the session.
+            None if clients.iter().any(|client| client.principal.may_see(&stored.principal)) => json!({}),
+            None => return Err(OpenError::NotAllowed),
+        }
     };
-    if !principal.may_see(&stored.principal) {
-        return Err(OpenError::NotFound);
-    }
-    // What an observer says it can do has no effect on the session.
-    let capabilities = if principal.may_use(&stored.principal) { capabilities } else { json!({}) };
     // The directory may have been replaced by a link since the session was created.
     let cwd = stored.cwd.to_string_lossy().into_owned();
     message::check_directory(&cwd, &hub.options.roots)
@@ -143,10 +168,9 @@ async fn open_at_agent(
     stored: &StoredSession,
     capabilities: Value,
 ) -> Result<(WorkerId, Value), OpenError> {
-    let owner = Principal { name: stored.principal.clone(), role: Role::User };
-    let key = WorkerKey { principal: owner.name.clone(), capabilities: capabilities.to_string() };
+    let key = WorkerKey { principal: stored.principal.clone(), capabilities: capabilities.to_string() };
     let initialize = json!({ "protocolVersion": 1, "clientCapabilities": capabilities });
-    let worker = hub.ensure_worker(&key, &owner, &initialize).await.map_err(OpenError::Failed)?;
+    let worker = hub.ensure_worker(&key, &initialize).await.map_err(OpenError::Failed)?;
     let (method, servers) = {
         let mut state = hub.lock();
         let servers = match state.sessions.get(session) {
@@ -189,13 +213,13 @@ async fn open_at_agent(
 
 /// Returns the agent of a connection, started again if it has ended.
 pub(super) async fn worker_of(hub: &Arc<Hub>, connection: &ConnectionId) -> Result<WorkerId, String> {
-    let (key, principal, capabilities) = {
+    let (key, capabilities) = {
         let state = hub.lock();
         let found = state.connections.get(connection).ok_or("the connection has ended")?;
-        (found.worker_key.clone(), found.principal.clone(), found.capabilities.clone())
+        (found.worker_key.clone(), found.capabilities.clone())
     };
     let initialize = json!({ "protocolVersion": 1, "clientCapabilities": capabilities });
-    hub.ensure_worker(&key, &principal, &initialize).await
+    hub.ensure_worker(&key, &initialize).await
 }
 
 /// Creates a session.
@@ -322,18 +346,8 @@ pub(super) async fn delete_session(
 
 fn remove_session(hub: &Hub, state: &mut HubState, session: &SessionId) {
     let params = json!({ "sessionId": session });
+    hub.end_requests(state, session, |_| true);
     if let Some(Session { stage: Stage::Open(worker), generation, .. }) = state.sessions.remove(session) {
-        let requests: Vec<String> = state
-            .agent_requests
-            .iter()
-            .filter(|(_, request)| request.session == *session)
-            .map(|(name, _)| name.clone())
-            .collect();
-        for name in requests {
-            if let Some(request) = state.agent_requests.remove(&name) {
-                hub.withdraw(state, &name, &request, None);
-            }
-        }
         if let Some(agent) = state.workers.get_mut(&worker) {
             agent.sessions.remove(session);
             agent.input.push_always(message::notification("session/cancel", &params));

@@ -14,34 +14,48 @@ use bowline_serve::metrics::Metrics;
 use bowline_serve::store::{
     PostgresOptions, PostgresServerStore, PostgresUrl, ServerStore, SqliteServerStore,
 };
-use bowline_serve::token::{Principal, Role, StoredToken};
+use bowline_serve::token::{Role, StoredToken};
 use bowline_serve::{AgentLauncher, AgentStreams, Hub, HubOptions};
 use bowline_storage::clock::now;
 use futures_util::future::BoxFuture;
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, DuplexStream};
 use tokio::net::TcpListener;
-use tokio::sync::oneshot;
+use tokio::sync::{Semaphore, oneshot};
 use tokio::task::JoinHandle;
 
 /// A lease that does not end during a test, unless the test ends it.
 const LEASE: Duration = Duration::from_secs(600);
 const HEARTBEAT: Duration = Duration::from_millis(100);
 
-/// An agent that does what prompts say: `count N`, `ask`, `read PATH`, `wait`, `die`.
-#[derive(Debug, Default)]
+/// An agent that does what prompts say: `count N`, `blob BYTES`, `ask`, `read PATH`, `wait`, `bytes`, `die`, `deaf`.
+#[derive(Debug)]
 pub(crate) struct ScriptedLauncher {
     pub(crate) starts: AtomicUsize,
+    /// The agents of principals named `slow…` answer `initialize` when they get a permit.
+    pub(crate) slow_starts: Arc<Semaphore>,
     sessions: Arc<AtomicU64>,
     pub(crate) prompts: Arc<AtomicUsize>,
 }
 
+impl Default for ScriptedLauncher {
+    fn default() -> Self {
+        Self {
+            starts: AtomicUsize::default(),
+            slow_starts: Arc::new(Semaphore::new(0)),
+            sessions: Arc::default(),
+            prompts: Arc::default(),
+        }
+    }
+}
+
 impl AgentLauncher for ScriptedLauncher {
-    fn launch(&self, _: &Principal) -> BoxFuture<'_, Result<AgentStreams, String>> {
+    fn launch(&self, principal: &str) -> BoxFuture<'_, Result<AgentStreams, String>> {
         self.starts.fetch_add(1, Ordering::SeqCst);
         let (input, agent_input) = tokio::io::duplex(1 << 16);
         let (agent_output, output) = tokio::io::duplex(1 << 16);
         let agent = ScriptedAgent {
+            slow_start: principal.starts_with("slow").then(|| Arc::clone(&self.slow_starts)),
             sessions: Arc::clone(&self.sessions),
             prompts: Arc::clone(&self.prompts),
             output: Arc::new(tokio::sync::Mutex::new(agent_output)),
@@ -73,6 +87,7 @@ type Waiting<T> = Arc<Mutex<HashMap<String, oneshot::Sender<T>>>>;
 
 #[derive(Clone)]
 struct ScriptedAgent {
+    slow_start: Option<Arc<Semaphore>>,
     sessions: Arc<AtomicU64>,
     prompts: Arc<AtomicUsize>,
     output: Arc<tokio::sync::Mutex<DuplexStream>>,
@@ -90,6 +105,9 @@ impl ScriptedAgent {
             let params = &message["params"];
             let result = match message["method"].as_str() {
                 Some("initialize") => {
+                    if let Some(start) = &self.slow_start {
+                        start.acquire().await.unwrap().forget();
+                    }
                     json!({ "protocolVersion": 1, "agentCapabilities": { "loadSession": true } })
                 }
                 Some("session/new") => {
@@ -111,8 +129,10 @@ impl ScriptedAgent {
                 Some("session/prompt") => {
                     self.prompts.fetch_add(1, Ordering::SeqCst);
                     let agent = self.clone();
-                    if params["prompt"][0]["text"] == "die" {
-                        return;
+                    match params["prompt"][0]["text"].as_str().unwrap() {
+                        "die" => return,
+                        "deaf" => std::future::pending::<()>().await,
+                        _ => {}
                     }
                     tasks.spawn(async move { agent.prompt(message).await });
                     continue;
@@ -144,6 +164,16 @@ impl ScriptedAgent {
                 for number in 1..=count.parse::<u32>().unwrap() {
                     self.chunk(session, &number.to_string()).await;
                 }
+            }
+            ("blob", bytes) => self.chunk(session, &"x".repeat(bytes.parse().unwrap())).await,
+            ("bytes", _) => {
+                let line = json!({ "jsonrpc": "2.0", "method": "session/update", "params": { "sessionId": session,
+                    "update": { "sessionUpdate": "agent_message_chunk", "content": { "type": "text", "text": "a?b" } } } });
+                let mut line = line.to_string().replace(":{", ":\r{").into_bytes();
+                let mark = line.iter().rposition(|byte| *byte == b'?').unwrap();
+                line[mark] = 0xff;
+                line.push(b'\n');
+                self.output.lock().await.write_all(&line).await.unwrap();
             }
             ("ask", _) => {
                 let options = json!([{ "optionId": "yes", "kind": "allow_once", "name": "Yes" },
@@ -245,7 +275,7 @@ impl Server {
 
     pub(crate) async fn start_with(place: &Path, options: HubOptions, access: AccessOptions) -> Self {
         let (hub, launcher, router) = Self::build(place, options, access);
-        Self::run(hub, launcher, router).await
+        Self::serve(hub, launcher, router).await
     }
 
     /// Starts one of several servers on a database. They have the agents in common.
@@ -263,16 +293,16 @@ impl Server {
         let store = Arc::new(store.await.unwrap().unwrap());
         let access = AccessOptions { is_loopback: true, ..AccessOptions::default() };
         let (hub, router) = Self::build_on(store, launcher, place, HubOptions::default(), access);
-        Self::run_on(runtime, hub, Arc::clone(launcher), router).await
+        Self::serve_on(runtime, hub, Arc::clone(launcher), router).await
     }
 
-    async fn run(hub: Arc<Hub>, launcher: Arc<ScriptedLauncher>, router: axum::Router) -> Self {
+    async fn serve(hub: Arc<Hub>, launcher: Arc<ScriptedLauncher>, router: axum::Router) -> Self {
         let runtime =
             tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
-        Self::run_on(runtime, hub, launcher, router).await
+        Self::serve_on(runtime, hub, launcher, router).await
     }
 
-    async fn run_on(
+    async fn serve_on(
         runtime: tokio::runtime::Runtime,
         hub: Arc<Hub>,
         launcher: Arc<ScriptedLauncher>,
@@ -317,6 +347,33 @@ impl Server {
         assert_eq!(response.status(), 200);
         client.connection = response.headers()[CONNECTION_HEADER].to_str().unwrap().to_owned();
         client
+    }
+
+    /// Sends `initialize`, and returns what is answered.
+    pub(crate) async fn initialize(&self, token: &str, capabilities: Value) -> Value {
+        let http = http_client(reqwest::Client::builder());
+        let (url, token) = (format!("{}/acp", self.url), token.to_owned());
+        let client = Client { http, url, token, connection: String::new() };
+        let params = json!({ "protocolVersion": 1, "clientCapabilities": capabilities });
+        let message = json!({ "jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params });
+        serde_json::from_str(&client.post(&message).await.text().await.unwrap()).unwrap()
+    }
+
+    /// Runs something beside the server.
+    pub(crate) fn spawn<T: Send + 'static>(
+        &self,
+        action: impl Future<Output = T> + Send + 'static,
+    ) -> JoinHandle<T> {
+        self.runtime.as_ref().unwrap().spawn(action)
+    }
+
+    /// Runs something on the server's only thread: nothing else of the server runs meanwhile.
+    pub(crate) async fn run<T: Send + 'static>(
+        &self,
+        action: impl FnOnce(&Arc<Hub>) -> T + Send + 'static,
+    ) -> T {
+        let hub = Arc::clone(&self.hub);
+        self.spawn(async move { action(&hub) }).await.unwrap()
     }
 
     /// Ends the server as a crash would: nothing is told to anyone. Returns once the store is free.

@@ -385,6 +385,8 @@ fn message_row(row: &Row) -> Result<(i64, ServerMessage), tokio_postgres::Error>
                 name: row.try_get(4)?,
                 // An unknown role of a later version may do the least.
                 role: Role::from_name(&row.try_get::<_, String>(5)?).unwrap_or(Role::Observer),
+                // The sender has checked it.
+                token: String::new(),
             },
             message,
         },

@@ -123,7 +123,7 @@ async fn messages_reach_the_server_that_has_the_session_even_a_later_one() {
     let Some(postgres) = TestPostgres::start() else { return };
     let database = postgres.create_database();
     let (a, b) = (open(&postgres, &database, "a").await, open(&postgres, &database, "b").await);
-    let principal = Principal { name: "me".to_owned(), role: Role::User };
+    let principal = Principal { name: "me".to_owned(), role: Role::User, token: String::new() };
     let (session, connections) = (SessionId::from("s"), ["c2".into(), "c1".into()]);
     let forward = async |store: &PostgresServerStore, message: &'static str| {
         store.forward(&session, &connections, &principal, message.as_bytes()).await.unwrap()
@@ -190,7 +190,7 @@ async fn a_listener_wakes_for_events_and_messages_and_listens_again_after_a_fail
         Wake::Sessions(vec!["s".into(), "t".into()]),
         "one for the whole batch"
     );
-    let principal = Principal { name: "me".to_owned(), role: Role::User };
+    let principal = Principal { name: "me".to_owned(), role: Role::User, token: String::new() };
     b.forward(&"s".into(), &["c".into()], &principal, b"{}").await.unwrap();
     assert_eq!(listener.next().await, Wake::Inbox);
     let ids: Vec<String> = (0..1000).map(|number| format!("session-{number}")).collect();
