@@ -396,7 +396,13 @@ impl Hub {
     /// Stores what a session waits for.
     fn save_pending(&self, id: &SessionId, session: &Session) {
         let pending = Some(session.pending.clone());
-        self.log.mutate(Mutation::Update(id.clone(), SessionChange { pending, ..SessionChange::default() }));
+        self.update_session(id, session.generation, SessionChange { pending, ..SessionChange::default() });
+    }
+
+    /// Changes the row of a session that this server has acquired.
+    fn update_session(&self, session: &SessionId, generation: u64, change: SessionChange) {
+        let (session, generation) = (session.clone(), Some(generation));
+        self.log.mutate(Mutation::Update { session, generation, change });
     }
 
     fn check_deadlines(self: &Arc<Self>) {

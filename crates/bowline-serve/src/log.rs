@@ -323,8 +323,9 @@ fn to_mutations(items: &[PendingItem]) -> Vec<Mutation> {
             PendingItem::Mutation(mutation) => {
                 match mutation {
                     Mutation::Create(session) => runs.remove(&session.id),
-                    Mutation::Update(session, _) | Mutation::Delete(session) => runs.remove(session),
-                    Mutation::Append { session, .. } => runs.remove(session),
+                    Mutation::Append { session, .. }
+                    | Mutation::Update { session, .. }
+                    | Mutation::Delete(session) => runs.remove(session),
                 };
                 mutations.push(mutation.clone());
             }
@@ -339,7 +340,10 @@ fn generations(mutations: &[Mutation]) -> HashMap<SessionId, u64> {
     let changed = mutations.iter().filter_map(|mutation| match mutation {
         Mutation::Create(session) => Some((session.id.clone(), 1)),
         Mutation::Append { session, generation, .. } => Some((session.clone(), *generation)),
-        Mutation::Update(..) | Mutation::Delete(_) => None,
+        Mutation::Update { session, generation, .. } => {
+            generation.map(|generation| (session.clone(), generation))
+        }
+        Mutation::Delete(_) => None,
     });
     changed.collect()
 }

@@ -55,6 +55,8 @@ pub struct StoredSession {
     pub created_at: Timestamp,
     /// When it last changed.
     pub updated_at: Timestamp,
+    /// When it was archived.
+    pub archived_at: Option<Timestamp>,
 }
 
 /// What a session waits for. If the server dies, the next one answers it.
@@ -107,6 +109,16 @@ pub struct SessionChange {
     pub setup: Option<Value>,
     /// The new pending work.
     pub pending: Option<PendingWork>,
+    /// Whether it is archived from now on. This alone does not count as a change of the session.
+    pub archived: Option<bool>,
+}
+
+impl SessionChange {
+    /// Returns whether it changes what a session is, rather than where it is listed.
+    #[must_use]
+    pub fn changes_session(&self) -> bool {
+        self.title.is_some() || self.setup.is_some() || self.pending.is_some()
+    }
 }
 
 /// A change to the store.
@@ -124,7 +136,14 @@ pub enum Mutation {
         events: Vec<Event>,
     },
     /// Changes a session's row.
-    Update(SessionId, SessionChange),
+    Update {
+        /// The session.
+        session: SessionId,
+        /// The generation in which this server acquired it; `None` for a change that any server may make.
+        generation: Option<u64>,
+        /// The change.
+        change: SessionChange,
+    },
     /// Removes a session with its events. A missing one is not an error.
     Delete(SessionId),
 }
@@ -147,6 +166,8 @@ pub struct SessionQuery {
     pub principal: Option<String>,
     /// Only those of exactly this directory.
     pub cwd: Option<PathBuf>,
+    /// Only archived sessions; otherwise only those that are not archived.
+    pub archived: bool,
     /// Only those after this one: the last of an earlier page.
     pub after: Option<(Timestamp, SessionId)>,
     /// The most sessions to return.

@@ -81,8 +81,8 @@ fn route_notification(hub: &Hub, worker: WorkerId, method: &str, line: &Bytes) {
         if has_changed || title.is_some() {
             open.title = title.clone().or(open.title.take());
             let setup = has_changed.then(|| open.setup.clone());
-            let change = SessionChange { title, setup, pending: None };
-            hub.log.mutate(Mutation::Update(session, change));
+            let change = SessionChange { title, setup, ..SessionChange::default() };
+            hub.update_session(&session, open.generation, change);
         }
     }
 }
@@ -216,7 +216,7 @@ fn note_setting(
         return;
     }
     let change = SessionChange { setup: Some(open.setup.clone()), ..SessionChange::default() };
-    hub.log.mutate(Mutation::Update(session.clone(), change));
+    hub.update_session(session, open.generation, change);
     let update = match method {
         "session/set_mode" => {
             json!({ "sessionUpdate": "current_mode_update", "currentModeId": params["modeId"] })
@@ -265,6 +265,7 @@ fn register_session(
         pending: PendingWork::default(),
         created_at: now,
         updated_at: now,
+        archived_at: None,
     })));
     hub.log.open(&session, 1, 0);
     state.sessions.insert(

@@ -332,9 +332,9 @@ impl Hub {
             for update in message::prompt_updates(session, &params) {
                 self.log.append(session, EventKind::Update, Recipient::AllBut(connection.clone()), update);
             }
-            let change =
-                SessionChange { title: open.title.clone(), setup: None, pending: Some(open.pending.clone()) };
-            self.log.mutate(Mutation::Update(session.clone(), change));
+            let (title, pending) = (open.title.clone(), Some(open.pending.clone()));
+            let change = SessionChange { title, pending, ..SessionChange::default() };
+            self.update_session(session, open.generation, change);
         } else {
             self.save_pending(session, open);
         }

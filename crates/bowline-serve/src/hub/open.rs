@@ -87,7 +87,7 @@ async fn try_open(
     let acquired = hub.store.acquire(session).await.map_err(failed)?.ok_or(OpenError::NotFound)?;
     let AcquiredSession { session: stored, generation, last_seq } = acquired;
     hub.log.open(session, generation, last_seq);
-    let pending = settle(hub, session, stored.pending.clone());
+    let pending = settle(hub, session, generation, stored.pending.clone());
     let opened = open_at_agent(hub, session, &stored, capabilities).await;
     let (worker, result) = opened.inspect_err(|_| hub.log.close(session, generation))?;
     let setup = if result.is_object() { result } else { stored.setup };
@@ -104,7 +104,7 @@ async fn try_open(
 }
 
 /// Answers what an earlier server left unanswered, and returns what is left to remember.
-fn settle(hub: &Hub, session: &SessionId, mut pending: PendingWork) -> PendingWork {
+fn settle(hub: &Hub, session: &SessionId, generation: u64, mut pending: PendingWork) -> PendingWork {
     if pending.is_empty() {
         return pending;
     }
@@ -121,7 +121,7 @@ fn settle(hub: &Hub, session: &SessionId, mut pending: PendingWork) -> PendingWo
         hub.log.append(session, EventKind::Withdrawal, Recipient::All, cancellation);
     }
     let change = SessionChange { pending: Some(pending.clone()), ..SessionChange::default() };
-    hub.log.mutate(Mutation::Update(session.clone(), change));
+    hub.update_session(session, generation, change);
     pending
 }
 
@@ -245,6 +245,7 @@ pub(super) async fn list_sessions(hub: Arc<Hub>, connection: ConnectionId, id: R
     let query = SessionQuery {
         principal: (principal.role == Role::User).then(|| principal.name.clone()),
         cwd: params["cwd"].as_str().map(PathBuf::from),
+        archived: false,
         after: params["cursor"].as_str().and_then(parse_cursor),
         limit: PAGE_SIZE,
     };

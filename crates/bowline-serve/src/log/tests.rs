@@ -83,6 +83,7 @@ fn setup() -> Setup {
         pending: PendingWork::default(),
         created_at: Timestamp(1),
         updated_at: Timestamp(1),
+        archived_at: None,
     })));
     log.open(&session, 1, 0);
     Setup { _directory: directory, store, log, lost, session }

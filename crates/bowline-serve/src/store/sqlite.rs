@@ -186,13 +186,15 @@ impl ServerStore for SqliteServerStore {
     fn sessions(&self, query: SessionQuery) -> StoreFuture<'_, Vec<StoredSession>> {
         Box::pin(self.read(move |connection| {
             let mut statement = connection.prepare_cached(&format!(
-                "{SELECT_SESSION} WHERE (?1 IS NULL OR principal = ?1) AND (?2 IS NULL OR cwd = ?2) AND (updated_at, ?4) < (?3, id)
+                "{SELECT_SESSION} WHERE (?1 IS NULL OR principal = ?1) AND (?2 IS NULL OR cwd = ?2)
+                 AND (updated_at, ?4) < (?3, id) AND (archived_at IS NOT NULL) = ?6
                  ORDER BY updated_at DESC, id LIMIT ?5"
             ))?;
             let cwd = query.cwd.as_ref().map(|cwd| cwd.to_string_lossy());
             let (at, id) = query.after.map_or((i64::MAX, String::new()), |(at, id)| (at.0, id.to_string()));
             let limit = i64::try_from(query.limit.clamp(1, MAX_PAGE_SIZE)).unwrap_or(i64::MAX);
-            let rows = statement.query_map(params![query.principal, cwd, at, id, limit], session_row)?;
+            let rows = statement
+                .query_map(params![query.principal, cwd, at, id, limit, query.archived], session_row)?;
             Ok(rows.collect::<Result<_, _>>()?)
         }))
     }
@@ -298,15 +300,33 @@ fn apply(transaction: &Connection, mutation: Mutation, lost: &mut Vec<SessionId>
                 drop_oldest(transaction, &session, bytes)?;
             }
         }
-        Mutation::Update(id, change) => {
+        Mutation::Update { session, generation, change } => {
+            if lost.contains(&session) {
+                return Ok(());
+            }
+            let changed_at = change.changes_session().then(|| now().0);
             let setup = change.setup.map(|setup| setup.to_string());
             let pending = change.pending.as_ref().map(to_json).transpose()?;
-            transaction
+            let updated = transaction
                 .prepare_cached(
                     "UPDATE sessions SET title = ifnull(?1, title), setup = ifnull(?2, setup), pending = ifnull(?3, pending),
-                     updated_at = ?4 WHERE id = ?5",
+                     updated_at = ifnull(?4, updated_at),
+                     archived_at = CASE WHEN ?5 IS NULL THEN archived_at WHEN ?5 THEN ifnull(archived_at, ?6) END
+                     WHERE id = ?7 AND (?8 IS NULL OR generation = ?8)",
                 )?
-                .execute(params![change.title, setup, pending, now().0, &*id])?;
+                .execute(params![
+                    change.title,
+                    setup,
+                    pending,
+                    changed_at,
+                    change.archived,
+                    now().0,
+                    &*session,
+                    generation.map(to_sql)
+                ])?;
+            if updated == 0 && generation.is_some() {
+                lost.push(session);
+            }
         }
         Mutation::Delete(id) => {
             transaction.execute("DELETE FROM events WHERE session = ?1", [&*id])?;
@@ -337,7 +357,7 @@ fn drop_oldest(transaction: &Connection, session: &SessionId, bytes: i64) -> Sql
 }
 
 const SELECT_SESSION: &str =
-    "SELECT id, principal, cwd, title, setup, pending, created_at, updated_at FROM sessions";
+    "SELECT id, principal, cwd, title, setup, pending, created_at, updated_at, archived_at FROM sessions";
 const SELECT_TOKEN: &str = "SELECT id, name, role, secret_hash, created_at, expires_at FROM tokens";
 
 fn find_session(connection: &Connection, id: &SessionId) -> SqlResult<Option<StoredSession>> {
@@ -356,6 +376,7 @@ fn session_row(row: &Row<'_>) -> rusqlite::Result<StoredSession> {
         pending: serde_json::from_str(&json(5)?).unwrap_or_default(),
         created_at: Timestamp(row.get(6)?),
         updated_at: Timestamp(row.get(7)?),
+        archived_at: row.get::<_, Option<i64>>(8)?.map(Timestamp),
     })
 }
 

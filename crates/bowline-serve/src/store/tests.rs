@@ -24,11 +24,16 @@ fn session(id: &str, principal: &str) -> StoredSession {
         pending: PendingWork::default(),
         created_at: Timestamp(1),
         updated_at: Timestamp(1),
+        archived_at: None,
     }
 }
 
 fn create(id: &str) -> Mutation {
     Mutation::Create(Box::new(session(id, "me")))
+}
+
+fn update(id: &str, generation: Option<u64>, change: SessionChange) -> Mutation {
+    Mutation::Update { session: id.into(), generation, change }
 }
 
 fn append(id: &str, generation: u64, numbers: std::ops::RangeInclusive<u64>) -> Mutation {
@@ -67,6 +72,9 @@ async fn a_server_that_lost_a_session_can_append_nothing() {
         store.commit(vec![create("s"), append("s", 1, 1..=2)]).await.unwrap();
         let acquired = store.acquire(&"s".into()).await.unwrap().unwrap();
         assert_eq!((acquired.generation, acquired.last_seq), (2, 2));
+        let title = || SessionChange { title: Some("late".into()), ..SessionChange::default() };
+        assert_eq!(store.commit(vec![update("s", Some(1), title())]).await.unwrap(), ["s".into()]);
+        assert_eq!(store.session(&"s".into()).await.unwrap().unwrap().title, None);
         let lost = store.commit(vec![append("s", 1, 3..=3), create("t")]).await.unwrap();
         assert_eq!(lost, ["s".into()], "the older generation is fenced, the rest is committed");
         assert_eq!(numbers(&*store, "s", 0, 1 << 20).await, [1, 2]);
@@ -104,8 +112,9 @@ async fn sessions_are_changed_listed_and_deleted() {
             title: Some("T".into()),
             setup: Some(json!({ "modes": 1 })),
             pending: Some(pending.clone()),
+            archived: None,
         };
-        store.commit(vec![Mutation::Update("a".into(), change)]).await.unwrap();
+        store.commit(vec![update("a", Some(1), change)]).await.unwrap();
         let found = store.session(&"a".into()).await.unwrap().unwrap();
         assert_eq!(
             (found.title.as_deref(), &found.setup, &found.pending),
@@ -128,6 +137,32 @@ async fn sessions_are_changed_listed_and_deleted() {
         store.commit(vec![append("a", 1, 1..=1), Mutation::Delete("a".into())]).await.unwrap();
         assert_eq!(list(all).await, ["b"]);
         assert_eq!(numbers(&*store, "a", 0, 1 << 20).await, [0; 0]);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn archived_sessions_are_listed_apart_and_any_server_may_archive() {
+    with_each_store(|store| async move {
+        store.commit(vec![create("a"), create("b")]).await.unwrap();
+        store.acquire(&"a".into()).await.unwrap();
+        let archive = |archived| SessionChange { archived: Some(archived), ..SessionChange::default() };
+        let list = async |archived| {
+            let query = SessionQuery { archived, limit: 10, ..SessionQuery::default() };
+            let sessions: Vec<StoredSession> = store.sessions(query).await.unwrap();
+            sessions.into_iter().map(|session| session.id.to_string()).collect::<Vec<_>>()
+        };
+        assert!(store.commit(vec![update("a", None, archive(true))]).await.unwrap().is_empty());
+        assert_eq!((list(false).await, list(true).await), (vec!["b".into()], vec!["a".into()]));
+        let archived = store.session(&"a".into()).await.unwrap().unwrap();
+        assert!(archived.archived_at.is_some());
+        assert_eq!(archived.updated_at, Timestamp(1), "it was moved, not changed");
+        store.commit(vec![update("a", None, archive(true))]).await.unwrap();
+        assert_eq!(store.session(&"a".into()).await.unwrap().unwrap(), archived, "archived once");
+        store.commit(vec![update("a", None, archive(false))]).await.unwrap();
+        assert_eq!(store.session(&"a".into()).await.unwrap().unwrap().archived_at, None);
+        let lost = store.commit(vec![update("unknown", None, archive(true))]).await.unwrap();
+        assert!(lost.is_empty(), "a deleted session is not lost");
     })
     .await;
 }
