@@ -13,6 +13,7 @@ use axum::routing::{any, get, post};
 use bowline_protocol::remote::{
     CONNECTION_HEADER, ENDPOINT_PATH, LAST_EVENT_HEADER, MessageHead, SESSION_HEADER,
 };
+use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 
 use crate::event::{ConnectionId, SessionId};
@@ -43,9 +44,11 @@ pub struct Endpoint {
 
 /// A refusal, as HTTP status and reason.
 #[derive(Debug)]
-pub(crate) struct Refusal {
-    status: StatusCode,
-    reason: String,
+pub struct Refusal {
+    /// The status.
+    pub status: StatusCode,
+    /// The reason, for people.
+    pub reason: String,
     retry_after: bool,
 }
 
@@ -81,6 +84,15 @@ impl Endpoint {
             .route("/login", post(serve_login))
             .fallback(async || (StatusCode::NOT_FOUND, "there is nothing here; the endpoint is /acp\n"))
             .with_state(self)
+    }
+
+    /// Returns who sends a request, after a check of where it comes from.
+    ///
+    /// # Errors
+    /// Fails if the request may not be served.
+    pub async fn authenticate(&self, parts: &Parts) -> Result<Principal, Refusal> {
+        let principal = self.access.authenticate(parts, self.hub.store()).await;
+        principal.inspect_err(|_| self.hub.metrics().add_refused())
     }
 
     fn refuse(&self, refusal: Refusal) -> Response {
@@ -129,14 +141,20 @@ async fn serve_ticket(State(endpoint): State<Endpoint>, request: Request) -> Res
     }
 }
 
-/// Exchanges a ticket for a cookie.
+/// Exchanges a ticket or a token for a cookie.
 async fn serve_login(State(endpoint): State<Endpoint>, request: Request) -> Response {
     let (parts, body) = request.into_parts();
     let login = async {
         endpoint.access.check_source(&parts)?;
         let body = read_body(body, 4096).await?;
         let body: serde_json::Value = serde_json::from_slice(&body).unwrap_or_default();
-        endpoint.access.exchange_ticket(body["ticket"].as_str().unwrap_or_default())
+        match body["token"].as_str() {
+            Some(token) => {
+                let principal = endpoint.access.verify_token(token, endpoint.hub.store()).await?;
+                endpoint.access.issue_cookie(principal)
+            }
+            None => endpoint.access.exchange_ticket(body["ticket"].as_str().unwrap_or_default()),
+        }
     };
     match login.await {
         Ok(cookie) => (StatusCode::NO_CONTENT, [(header::SET_COOKIE, cookie)]).into_response(),

@@ -27,6 +27,7 @@ use crate::metrics::{Gauges, Metrics};
 use crate::store::{Mutation, PendingWork, ServerStore, SessionChange};
 use crate::token::{Principal, Role, random_hex};
 
+mod activity;
 mod connection;
 mod from_agent;
 mod from_client;
@@ -36,6 +37,7 @@ mod start;
 mod streams;
 mod worker;
 
+pub use activity::{HubEvent, SessionActivity, SessionState};
 use connection::{Outbox, OutboxItem, OutboxStep};
 pub use start::ConnectError;
 pub use streams::{ConnectionStream, MergedStream, SessionStream, StreamMessage};
@@ -108,6 +110,7 @@ pub struct Hub {
     launcher: Arc<dyn AgentLauncher>,
     metrics: Arc<Metrics>,
     options: HubOptions,
+    events: tokio::sync::broadcast::Sender<HubEvent>,
     // One start of an agent at a time for each key.
     starts: tokio::sync::Mutex<()>,
 }
@@ -126,6 +129,7 @@ struct HubState {
     worker_ids: HashMap<WorkerKey, WorkerId>,
     last_worker: WorkerId,
     agent_requests: HashMap<String, AgentRequest>,
+    notes: HashMap<SessionId, activity::SessionNotes>,
     last_stream: u64,
     is_draining: bool,
 }
@@ -185,6 +189,7 @@ impl Hub {
             launcher,
             metrics,
             options,
+            events: tokio::sync::broadcast::Sender::new(activity::MAX_WAITING_EVENTS),
             starts: tokio::sync::Mutex::default(),
         })
     }
@@ -264,6 +269,8 @@ impl Hub {
         for connection in connections {
             self.disconnect(&connection);
         }
+        // There may be no subscriber.
+        drop(self.events.send(HubEvent::Stopped));
     }
 
     /// Returns whether it still accepts work.
@@ -401,8 +408,9 @@ impl Hub {
 
     /// Changes the row of a session that this server has acquired.
     fn update_session(&self, session: &SessionId, generation: u64, change: SessionChange) {
-        let (session, generation) = (session.clone(), Some(generation));
-        self.log.mutate(Mutation::Update { session, generation, change });
+        let generation = Some(generation);
+        self.log.mutate(Mutation::Update { session: session.clone(), generation, change });
+        self.announce_change(session);
     }
 
     fn check_deadlines(self: &Arc<Self>) {

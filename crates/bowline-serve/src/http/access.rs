@@ -148,10 +148,20 @@ impl Access {
             .filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"))
             .map(|(_, token)| token.trim());
         let Some(token) = token else { return Err(unknown("only bearer tokens are accepted")) };
+        self.verify_token(token, store).await
+    }
+
+    /// Returns the principal of a token.
+    pub(super) async fn verify_token(
+        &self,
+        token: &str,
+        store: &Arc<dyn ServerStore>,
+    ) -> Result<Principal, Refusal> {
         if let Some(principal) = self.lock().verified.get(token) {
             return Ok(principal);
         }
-        let wrong = || unknown("the token is wrong, was removed or has expired");
+        let why = "the token is wrong, was removed or has expired";
+        let wrong = || Refusal::new(StatusCode::UNAUTHORIZED, why);
         let (id, secret) = parse_token(token).ok_or_else(wrong)?;
         let stored = store.token(id).await;
         let stored =
@@ -166,7 +176,10 @@ impl Access {
     }
 
     /// Makes a ticket that a browser can exchange once.
-    pub(super) fn issue_ticket(&self, principal: Principal) -> Result<String, Refusal> {
+    ///
+    /// # Errors
+    /// Fails if the system has no random numbers.
+    pub fn issue_ticket(&self, principal: Principal) -> Result<String, Refusal> {
         let ticket = random()?;
         self.lock().tickets.insert(&ticket, principal, TICKET_TIME);
         Ok(ticket)
@@ -180,6 +193,11 @@ impl Access {
                 "the ticket is wrong, was used or has expired: get a new one",
             )
         })?;
+        self.issue_cookie(principal)
+    }
+
+    /// Makes a cookie for a browser, and returns the value of the header `Set-Cookie`.
+    pub(super) fn issue_cookie(&self, principal: Principal) -> Result<String, Refusal> {
         let cookie = random()?;
         self.lock().cookies.insert(&cookie, principal, COOKIE_TIME);
         let secure = if self.options.is_secure { "; Secure" } else { "" };
