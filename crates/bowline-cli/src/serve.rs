@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use bowline_serve::http::{Access, AccessOptions, Endpoint, ListenerOptions, load_tls, serve};
+use bowline_serve::http::{Access, AccessOptions, CookieKey, Endpoint, ListenerOptions, load_tls, serve};
 use bowline_serve::metrics::Metrics;
 use bowline_serve::store::SqliteServerStore;
 use bowline_serve::{Hub, HubOptions};
@@ -187,7 +187,12 @@ pub(crate) async fn run(arguments: ServeArguments) -> Result<ExitCode, CliError>
     let server = OpenedServer::open(ServerSetup {
         listen: arguments.listen,
         listener: ListenerOptions { tls, max_connections: MAX_CONNECTIONS },
-        access: AccessOptions { origins: arguments.origin, is_loopback, is_secure },
+        access: AccessOptions {
+            origins: arguments.origin,
+            is_loopback,
+            is_secure,
+            ..AccessOptions::default()
+        },
         store: arguments.store.directory()?,
         agent: arguments.agent,
         options,
@@ -242,10 +247,12 @@ impl OpenedServer {
     /// Explains what cannot be used.
     pub(crate) async fn open(setup: ServerSetup) -> Result<Self, CliError> {
         let directory = setup.store;
-        let opened =
-            tokio::task::spawn_blocking(move || SqliteServerStore::open_for_server(&directory)).await;
-        let store =
-            opened.context("cannot open the store")?.map_err(|error| CliError::Failed(error.into()))?;
+        let opened = tokio::task::spawn_blocking(move || {
+            let store = SqliteServerStore::open_for_server(&directory)?;
+            anyhow::Ok((store, CookieKey::load(&directory)?))
+        });
+        let (store, key) = opened.await.context("cannot open the store")?.map_err(CliError::Failed)?;
+        let access = AccessOptions { cookie_key: Some(key), ..setup.access };
         let roots = setup.options.roots.clone();
         let launcher =
             ProgramLauncher::new(&setup.agent, roots.first().map_or(Path::new("/"), PathBuf::as_path))?;
@@ -253,7 +260,7 @@ impl OpenedServer {
         let listener = TcpListener::bind(setup.listen).await;
         let listener = listener.with_context(|| format!("cannot listen on {}", setup.listen))?;
         let address = listener.local_addr().context("cannot find the address")?;
-        let endpoint = Endpoint { hub, access: Access::new(setup.access) };
+        let endpoint = Endpoint { hub, access: Access::new(access).context("cannot make a key")? };
         let user_dirs = UserDirs::from_env()?;
         let page = setup.page.map(|owner| WebOptions {
             user_dirs,

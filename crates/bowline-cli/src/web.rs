@@ -72,10 +72,15 @@ pub(crate) async fn run(arguments: WebArguments) -> Result<ExitCode, CliError> {
     let root = resolve_directory(arguments.cwd.as_deref())?;
     let name = ContentHash::digest(root.as_os_str().as_encoded_bytes()).to_string();
     let store = UserDirs::from_env()?.state.join(STORE_DIRECTORY).join(name.get(..16).unwrap_or(&name));
+    let principal = Principal { name: PRINCIPAL.to_owned(), role: Role::Admin };
     let server = OpenedServer::open(ServerSetup {
         listen: arguments.listen,
         listener: ListenerOptions { tls: None, max_connections: MAX_CONNECTIONS },
-        access: AccessOptions { is_loopback: true, ..AccessOptions::default() },
+        access: AccessOptions {
+            is_loopback: true,
+            local_principal: Some(principal.clone()),
+            ..AccessOptions::default()
+        },
         store,
         agent: arguments.agent,
         options: HubOptions { roots: vec![root.clone()], ..HubOptions::default() },
@@ -84,7 +89,7 @@ pub(crate) async fn run(arguments: WebArguments) -> Result<ExitCode, CliError> {
     })
     .await?;
     let (access, address) = (server.endpoint.access.clone(), server.address);
-    let link = new_link(&access, address)?;
+    let link = new_link(&access, &principal, address)?;
     let shown = escape_line(&root.to_string_lossy());
     print(&format!("The page for {shown} is at\n  {link}\nCtrl-C ends it, Enter prints a new link.\n"))?;
     if !arguments.no_open {
@@ -95,7 +100,7 @@ pub(crate) async fn run(arguments: WebArguments) -> Result<ExitCode, CliError> {
         if input.is_terminal() {
             let mut lines = BufReader::new(tokio::io::stdin()).lines();
             while let Ok(Some(_)) = lines.next_line().await {
-                print(&format!("  {}\n", new_link(&access, address)?))?;
+                print(&format!("  {}\n", new_link(&access, &principal, address)?))?;
             }
         }
         std::future::pending::<Result<(), CliError>>().await
@@ -107,9 +112,8 @@ pub(crate) async fn run(arguments: WebArguments) -> Result<ExitCode, CliError> {
 }
 
 /// Returns a link that logs a browser in, once.
-fn new_link(access: &Access, address: SocketAddr) -> Result<String, CliError> {
-    let principal = Principal { name: PRINCIPAL.to_owned(), role: Role::Admin };
-    let ticket = access.issue_ticket(principal).map_err(|refusal| anyhow::anyhow!(refusal.reason))?;
+fn new_link(access: &Access, principal: &Principal, address: SocketAddr) -> Result<String, CliError> {
+    let ticket = access.issue_ticket(principal.clone()).map_err(|refusal| anyhow::anyhow!(refusal.reason))?;
     Ok(format!("http://{address}/#ticket={ticket}"))
 }
 

@@ -21,11 +21,13 @@ use crate::hub::{ConnectError, ConnectionStream, Hub, ReceiveError, SessionStrea
 use crate::token::{Principal, random_hex};
 
 mod access;
+mod cookie;
 mod listener;
 mod sse;
 mod web_socket;
 
 pub use access::{Access, AccessOptions};
+pub use cookie::{CookieKey, CookieKeyError};
 pub use listener::{ListenerOptions, TlsError, load_tls, serve};
 
 /// The largest body that is read.
@@ -148,15 +150,14 @@ async fn serve_login(State(endpoint): State<Endpoint>, request: Request) -> Resp
         endpoint.access.check_source(&parts)?;
         let body = read_body(body, 4096).await?;
         let body: serde_json::Value = serde_json::from_slice(&body).unwrap_or_default();
-        match body["token"].as_str() {
-            Some(token) => {
-                let principal = endpoint.access.verify_token(token, endpoint.hub.store()).await?;
-                endpoint.access.issue_cookie(principal)
-            }
-            None => endpoint.access.exchange_ticket(body["ticket"].as_str().unwrap_or_default()),
-        }
+        let principal = match body["token"].as_str() {
+            Some(token) => endpoint.access.verify_token(token, endpoint.hub.store()).await?,
+            None => endpoint.access.exchange_ticket(body["ticket"].as_str().unwrap_or_default())?,
+        };
+        Ok(endpoint.access.issue_cookie(&principal, &parts))
     };
-    match login.await {
+    let cookie: Result<String, Refusal> = login.await;
+    match cookie {
         Ok(cookie) => (StatusCode::NO_CONTENT, [(header::SET_COOKIE, cookie)]).into_response(),
         Err(refusal) => endpoint.refuse(refusal),
     }
