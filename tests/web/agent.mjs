@@ -129,45 +129,59 @@ class Turn {
     await call("fs/write_text_file", { sessionId: this.session.id, path: this.path(name), content });
   }
 
-  /** Edits files, each after a question. */
-  async edit(title, changes) {
-    const content = [];
-    for (const [name, change] of changes) {
-      const oldText = await this.read(name);
-      content.push({ type: "diff", path: this.path(name), oldText, newText: change(oldText ?? "") });
-    }
+  /** Asks about changes of files without making them, and returns the answer. */
+  async propose(title, changes) {
+    const content = await this.diffs(changes);
     const id = this.tool({ title, kind: "edit", content, locations: content.map(({ path }) => ({ path })) });
     const answer = await this.ask(id, { title, kind: "edit", content }, [
       { optionId: "session", name: "Allow edits in this session", kind: "allow_always" },
       { optionId: "always", name: `Always allow edits of ${changes[0][0]}`, kind: "allow_always" },
     ]);
-    if (["once", "session", "always"].includes(answer)) {
-      this.change(id, { status: "in_progress" });
-      for (const { path, newText } of content) await this.write(path.slice(this.session.cwd.length + 1), newText);
-      this.change(id, { status: "completed" });
-    } else {
-      this.change(id, { status: "failed" });
-    }
+    this.change(id, { status: answer.startsWith("reject") ? "failed" : "completed" });
     return answer;
   }
 
-  /** Runs a command in a terminal of the client, after a question. */
+  async diffs(changes) {
+    const content = [];
+    for (const [name, change] of changes) {
+      const oldText = await this.read(name);
+      content.push({ type: "diff", path: this.path(name), oldText, newText: change(oldText ?? "") });
+    }
+    return content;
+  }
+
+  /** Writes files through the client, which asks about each, and returns what came of it. */
+  async edit(title, changes) {
+    const content = await this.diffs(changes);
+    const id = this.tool({ title, kind: "edit", content, locations: content.map(({ path }) => ({ path })) });
+    this.change(id, { status: "in_progress" });
+    try {
+      for (const { path, newText } of content) await this.write(path.slice(this.session.cwd.length + 1), newText);
+    } catch (error) {
+      this.change(id, { status: "failed" });
+      return error.message;
+    }
+    this.change(id, { status: "completed" });
+    return "written";
+  }
+
+  /** Runs a command in a terminal of the client, which asks about it. */
   async run(command) {
     const id = this.tool({ title: `Run ${command}`, kind: "execute", rawInput: { command } });
-    const answer = await this.ask(id, { title: `Run ${command}`, kind: "execute", rawInput: { command } }, [
-      { optionId: "always", name: "Always allow this command", kind: "allow_always" },
-    ]);
-    if (answer !== "once" && answer !== "always") {
+    const sessionId = this.session.id;
+    let terminalId;
+    try {
+      ({ terminalId } = await call("terminal/create", { sessionId, command: "sh", args: ["-c", command], cwd: this.session.cwd }));
+    } catch (error) {
       this.change(id, { status: "failed" });
-      return answer;
+      return error.message;
     }
-    const { terminalId } = await call("terminal/create", { sessionId: this.session.id, command: "sh", args: ["-c", command], cwd: this.session.cwd });
     this.change(id, { status: "in_progress", content: [{ type: "terminal", terminalId }] });
-    const exit = await call("terminal/wait_for_exit", { sessionId: this.session.id, terminalId });
-    const { output } = await call("terminal/output", { sessionId: this.session.id, terminalId });
+    const exit = await call("terminal/wait_for_exit", { sessionId, terminalId });
+    const { output } = await call("terminal/output", { sessionId, terminalId });
     this.change(id, { status: exit.exitCode ? "failed" : "completed", content: [{ type: "terminal", terminalId }, { type: "content", content: { type: "text", text: output } }], rawOutput: { exitCode: exit.exitCode } });
-    await call("terminal/release", { sessionId: this.session.id, terminalId });
-    return answer;
+    await call("terminal/release", { sessionId, terminalId });
+    return `exit ${exit.exitCode}`;
   }
 }
 
@@ -203,27 +217,37 @@ const TASKS = {
     }
   },
 
-  async edit(turn) {
-    const answer = await turn.edit("Bound the buffer", [
-      ["src/parser.rs", (text) => text.replace("let mut buffer = Vec::new();", "let mut buffer = Vec::with_capacity(LIMIT);").replace("buffer.push(byte);", "if buffer.len() < LIMIT {\n            buffer.push(byte);\n        }")],
+  /** Asks about two files, with answers of its own. */
+  async propose(turn) {
+    const answer = await turn.propose("Bound the buffer", [
+      ["src/parser.rs", (text) => text.replace("let mut buffer = Vec::new();", "let mut buffer = Vec::with_capacity(LIMIT);").replace("    for &byte in input {\n        buffer.push(byte);", "    for &byte in input {\n\n        if buffer.len() < LIMIT {\n            buffer.push(byte);\n        }")],
       ["src/limits.rs", () => "//! Limits.\n\n/// The most bytes of a buffer.\npub const LIMIT: usize = 4096;\n"],
     ]);
     turn.say(`answer: ${answer}`);
     turn.usage(1500);
   },
 
-  /** `write NAME TEXT`: writes a file after a question. */
+  /** Asks about a command, with answers of its own, and does not run it. */
+  async command(turn, words) {
+    const fields = { title: "Run a command", kind: "execute", rawInput: { command: words.join(" ") } };
+    turn.say(`answer: ${await turn.ask(turn.tool(fields), fields)}`);
+  },
+
+  /** `write NAME TEXT`: writes a file. */
   async write(turn, [name = "note.txt", ...words]) {
-    turn.say(`answer: ${await turn.edit(`Write ${name}`, [[name, () => `${words.join(" ")}\n`]])}`);
+    turn.say(`result: ${await turn.edit(`Write ${name}`, [[name, () => `${words.join(" ")}\n`]])}`);
+    turn.usage(900);
   },
 
   /** Adds a line at both ends of a file, which makes two hunks. */
   async ends(turn, [name = "src/parser.rs"]) {
-    turn.say(`answer: ${await turn.edit(`Sign ${name}`, [[name, (text) => `// first\n${text}// last\n`]])}`);
+    turn.say(`result: ${await turn.edit(`Sign ${name}`, [[name, (text) => `// first\n${text}// last\n`]])}`);
+    turn.usage(1100);
   },
 
   async run(turn, words) {
-    turn.say(`answer: ${await turn.run(words.join(" ") || "cargo test")}`);
+    turn.say(`result: ${await turn.run(words.join(" ") || "cargo test")}`);
+    turn.usage(700);
   },
 
   /** Output of a command that the agent runs itself, in pieces. */
@@ -231,7 +255,7 @@ const TASKS = {
     const id = turn.tool({ title: "cargo test", kind: "execute", rawInput: { command: "cargo test" }, content: [{ type: "terminal", terminalId: "own" }], _meta: { terminal_info: { terminal_id: "own", cwd: turn.session.cwd } } });
     const output = (data) => turn.change(id, { _meta: { terminal_output: { terminal_id: "own", data } } });
     output("   \u001b[32mCompiling\u001b[0m parser v0.3.1\r\n");
-    output("running 3 tests\r\ntest buffer::bounded ... \u001b[32mok\u001b[0m\r\ntest buffer::grows ... \u001b[32mok\u001b[0m\r\n");
+    output("running 3 tests\r\ntest buffer::bounded ... \u001b[32mok\u001b[0m\r\ntest buffer::grows ... \u001b[38;2;20;140;60mok\u001b[0m\r\n");
     output("test reader::slow ... \u001b[31mFAILED\u001b[0m\r\n");
     turn.change(id, { status: "failed", _meta: { terminal_exit: { terminal_id: "own", exit_code: 101, signal: null } } });
     turn.say("One test fails.");

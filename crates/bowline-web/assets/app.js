@@ -1,6 +1,6 @@
 // The page: login, then the view that the address names.
 
-import { html, render, signal, useState } from "./lib.js";
+import { html, render, signal, useEffect, useState } from "./lib.js";
 import { get, post } from "./api.js";
 import { connectionState, me, reconnect, startClient } from "./client.js";
 import { Icon, Mark } from "./icons.js";
@@ -114,6 +114,9 @@ function View() {
 }
 
 function App() {
+  useEffect(() => {
+    if (login.value === "done") performance.mark("interactive");
+  }, [login.value]);
   if (login.value === "checking") return null;
   if (login.value === "needed") return html`<${Login} />`;
   const { id } = route.value;

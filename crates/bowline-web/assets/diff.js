@@ -101,9 +101,33 @@ export function FileDiffView({ file, root, isNew }) {
       ${isNew && html`<span class="tag">new</span>`}
       <span class="counts"><span class="added">+${file.added}</span> <span class="removed">−${file.removed}</span></span></header>
     ${file.hunks.length === 0 && html`<p class="muted pad">No changes${ignoreWhitespace.value ? " other than white space" : ""}.</p>`}
-    ${file.hunks.map((hunk, index) => html`<${HunkView} key=${index} hunk=${hunk} />`)}
-    ${file.truncated && html`<p class="muted pad">${file.omitted ? `${file.omitted.toLocaleString("en")} more lines are not shown.` : "The rest is too long to show."}</p>`}
+    ${joinHunks(file.hunks).map((hunk, index) => html`<${HunkView} key=${index} hunk=${hunk} />`)}
+    <${Omitted} file=${file} />
   </section>`;
+}
+
+/** Says how much of a long diff is missing. @param {{file: {truncated?: boolean, omittedLines?: number}}} props */
+export function Omitted({ file }) {
+  if (!file.truncated) return null;
+  return html`<p class="muted pad">${file.omittedLines ? `${file.omittedLines.toLocaleString("en")} more lines are not shown.` : "The rest is too long to show."}</p>`;
+}
+
+/** Returns hunks without gaps between them as one: the server divides them where an undo can. @param {Hunk[]} hunks */
+export function joinHunks(hunks) {
+  /** @type {Hunk[]} */
+  const joined = [];
+  for (const hunk of hunks) {
+    const last = joined[joined.length - 1];
+    const end = last && nextLine(last);
+    if (last && end === hunk.newStart) joined[joined.length - 1] = { ...last, lines: [...last.lines, ...hunk.lines] };
+    else joined.push(hunk);
+  }
+  return joined;
+}
+
+/** Returns the number of the new line after a hunk. @param {Hunk} hunk */
+function nextLine({ lines, newStart }) {
+  return newStart + lines.filter((line) => line.kind !== "-").length;
 }
 
 /** @param {{hunk: Hunk, actions?: any}} props */
@@ -111,7 +135,7 @@ export function HunkView({ hunk, actions }) {
   const [isWhole, setWhole] = useState(false);
   const lines = isWhole ? hunk.lines : hunk.lines.slice(0, MAX_LINES);
   const hidden = hunk.lines.length - lines.length;
-  return html`<div class="hunk">
+  return html`<div class=${hunk.undone ? "hunk undone" : "hunk"}>
     <div class="hunk-head"><span>Line ${hunk.newStart || hunk.oldStart}</span>${actions}</div>
     <div class="hunk-scroll" tabindex="0" role="region" aria-label=${`Lines from ${hunk.newStart || hunk.oldStart}`}>
       ${currentLayout() === "split" ? html`<${SplitTable} lines=${lines} />` : html`<${UnifiedTable} lines=${lines} />`}
@@ -153,5 +177,6 @@ function lineText(line) {
     room -= text.length;
     parts.push(changed && line.kind !== " " ? html`<mark>${shown}</mark>` : shown);
   }
+  if (line.noNewline) parts.push(html`<span class="muted"> (no newline at the end)</span>`);
   return html`<bdi>${parts}</bdi>`;
 }

@@ -24,7 +24,10 @@ let library;
 
 function loadLibrary() {
   library ??= Promise.all([import("./vendor/xterm.js"), import("./vendor/xterm-addon-fit.js"), loadStyle()])
-    .then(([{ Terminal }, { FitAddon }]) => ({ Terminal, FitAddon }));
+    .then(([{ Terminal }, { FitAddon }]) => {
+      Object.defineProperty(document, "createElement", { value: createElement, configurable: true });
+      return { Terminal, FitAddon };
+    });
   library.catch(() => {
     library = undefined;
   });
@@ -43,27 +46,29 @@ function loadStyle() {
   });
 }
 
-/** Returns the document with style elements that the content security policy allows: each is a constructed sheet. */
-function styledDocument() {
-  const makeStyle = () => {
-    const element = document.createElement("span");
-    element.hidden = true;
+// The content security policy forbids style elements and attributes that scripts make of text, but not style sheets and
+// declarations that they construct. So xterm.js gets elements that do the latter. It has an option for its document, but
+// some of its parts ignore it.
+
+/** @param {string} tag */
+function createElement(tag) {
+  const element = Document.prototype.createElement.call(document, tag === "style" ? "span" : tag);
+  if (tag === "style") {
     const sheet = new CSSStyleSheet();
     document.adoptedStyleSheets = [...document.adoptedStyleSheets, sheet];
+    element.hidden = true;
     Object.defineProperty(element, "textContent", { set: (/** @type {string} */ text) => sheet.replaceSync(text), get: () => "" });
     element.remove = () => {
       document.adoptedStyleSheets = document.adoptedStyleSheets.filter((other) => other !== sheet);
       Element.prototype.remove.call(element);
     };
-    return element;
-  };
-  return new Proxy(document, {
-    get(target, name) {
-      if (name === "createElement") return (/** @type {string} */ tag) => (tag === "style" ? makeStyle() : target.createElement(tag));
-      const value = Reflect.get(target, name);
-      return typeof value === "function" ? value.bind(target) : value;
-    },
-  });
+  } else if (tag === "span") {
+    element.setAttribute = (name, value) => {
+      if (name === "style") element.style.cssText = value;
+      else Element.prototype.setAttribute.call(element, name, value);
+    };
+  }
+  return element;
 }
 
 /** @param {string} name */
@@ -88,7 +93,7 @@ export function TerminalView({ output, length, label }) {
       if (isGone || !host.current) return;
       made = new Terminal({
         disableStdin: true, convertEol: true, scrollback: 5000, rows: 4, fontSize: 12.5, allowProposedApi: false, cursorInactiveStyle: "none",
-        fontFamily: colour("--mono"), documentOverride: styledDocument(), screenReaderMode: false, linkHandler: null,
+        fontFamily: colour("--mono"), screenReaderMode: false, linkHandler: null,
         theme: { background: colour("--code-bg"), foreground: colour("--text"), cursor: colour("--code-bg"), selectionBackground: colour("--selection") },
       });
       for (const code of DROPPED_OSC) made.parser.registerOscHandler(code, () => true);
@@ -139,8 +144,8 @@ function ExitNote({ exit }) {
   return html`<p class=${exit.exitCode ? "exit failed" : "exit"}>Exit code ${exit.exitCode ?? "unknown"}</p>`;
 }
 
-/** A terminal of the server, whose output is asked for. @param {{session: string, id: string}} props */
-export function ServerTerminal({ session, id }) {
+/** A terminal of the server, whose output is asked for. @param {{session: string, id: string, isAlone: boolean}} props */
+export function ServerTerminal({ session, id, isAlone }) {
   const output = useRef(/** @type {TerminalOutput} */ ({ text: "", dropped: 0, exit: null }));
   const [state, setState] = useState({ length: 0, isGone: false });
   useEffect(() => {
@@ -167,6 +172,7 @@ export function ServerTerminal({ session, id }) {
       clearTimeout(timer);
     };
   }, [session, id]);
-  if (state.isGone && state.length === 0) return html`<p class="muted pad">The output is no longer available.</p>`;
+  // An agent repeats the output as text once the command has ended.
+  if (state.isGone && state.length === 0) return isAlone ? html`<p class="muted">The output is shown when the command has ended.</p>` : null;
   return html`<${TerminalView} output=${output.current} length=${state.length} label="Command output" />`;
 }

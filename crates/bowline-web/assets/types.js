@@ -69,9 +69,9 @@
 /** @typedef {{id: string|number, method: string, params: Json, sessionId: string|null, at: number}} Question */
 
 /** @typedef {{text: string, changed: boolean}} DiffPart */
-/** @typedef {{kind: " "|"-"|"+", old: number|null, new: number|null, parts: DiffPart[]}} DiffLine */
-/** @typedef {{oldStart: number, newStart: number, lines: DiffLine[], id?: string|number}} Hunk */
-/** @typedef {{path: string, added: number, removed: number, hunks: Hunk[], truncated?: boolean, omitted?: number}} FileDiff */
+/** @typedef {{kind: " "|"-"|"+", old: number|null, new: number|null, parts: DiffPart[], noNewline?: boolean}} DiffLine */
+/** @typedef {{oldStart: number, newStart: number, lines: DiffLine[], id?: string, undone?: boolean}} Hunk */
+/** @typedef {{path: string, added: number, removed: number, hunks: Hunk[], truncated?: boolean, omittedLines?: number}} FileDiff */
 
 /** @typedef {string|{t: string, a?: Record<string, any>, c?: MarkdownNode[]}} MarkdownNode */
 /** @typedef {{start: number, end: number, node: MarkdownNode}} MarkdownBlock */
@@ -94,8 +94,8 @@
 
 /** @typedef {{name: string, role: "admin"|"user"|"observer", version: string, roots: string[], agent: {name: string, title?: string|null, version?: string|null}|null, isLocal: boolean}} Me */
 
-/** @typedef {{path: string, change: string, undone: boolean, binary: boolean, hunks: Hunk[], at?: number, truncated?: boolean}} ChangedFile */
-/** @typedef {{id: string|number, label: string, at: number, by: string, files: ChangedFile[]}} ChangedTurn */
-/** @typedef {{path: string, ours: string, theirs: string, base?: string}} Conflict */
+/** @typedef {{changeId: number, path: string, change: string, by: string, command?: string|null, undone: boolean, binary: boolean, pruned?: boolean, added: number, removed: number, hunks: Hunk[], at: number, truncated?: boolean, omittedLines?: number}} ChangedFile */
+/** @typedef {{id: number, label: string|null, at: number, by: string, files: ChangedFile[]}} ChangedTurn */
+/** @typedef {{path: string, reason: string, line?: number|null, ours?: string|null, theirs?: string|null, base?: string|null}} Conflict */
 
 export {};

@@ -36,7 +36,7 @@ export function Approval({ question, count, root, canAnswer, call: announced }) 
   // The request names only what differs from the call that was announced.
   const call = { ...announced, ...withoutNull(question.params.toolCall ?? {}) };
   const command = commandOf(/** @type {any} */ (call));
-  const dangers = useDangers(command);
+  const dangers = useDangers(command, question.sessionId);
   const [isSettled, setSettled] = useState(false);
   // A command is answered with its dangers in sight.
   const isReady = isSettled && dangers !== null;
@@ -84,9 +84,7 @@ export function Approval({ question, count, root, canAnswer, call: announced }) 
       ${count > 1 && html`<span class="muted">1 of ${plural(count, "request")}</span>`}</header>
     <div class="approval-body" tabindex="0" role="region" aria-label="What is asked for">
       ${command && html`<pre class="command" aria-label="Command">${visible(command)}</pre>${dangers && dangers.length > 0 && html`<ul class="dangers" aria-label="Dangers">${dangers.map((danger) => html`<li>${visible(danger)}</li>`)}</ul>`}`}
-      ${texts.map((part) => (part.text.startsWith("Careful: ")
-        ? html`<ul class="dangers">${part.text.split("\n").map((line) => html`<li>${visible(line.replace(/^Careful: /, ""))}</li>`)}</ul>`
-        : html`<${Markdown} part=${part} length=${part.text.length} />`))}
+      ${texts.map((part) => html`<${RequestText} part=${part} hasDetails=${files.length > 0 || command !== null} />`)}
       ${files.length > 0 && html`<div class="approval-files"><p class="muted">${plural(files.length, "file")}</p><${DiffToolbar} /></div><${TextDiffs} files=${files} root=${root} />`}
       ${!command && files.length === 0 && texts.length === 0 && html`<${Described} call=${call} />`}
     </div>
@@ -119,14 +117,14 @@ function Answer({ option, options, isReady, onChoose }) {
   return html`<button type="button" class=${`answer ${kind}`} disabled=${!isReady} onClick=${onChoose} data-option=${option.optionId}><span><bdi>${visible(option.name)}</bdi></span>${key && html`<kbd aria-hidden="true">${key}</kbd>`}</button>`;
 }
 
-/** Returns what is dangerous about a command; `null` until it is known. @param {string|null} command */
-function useDangers(command) {
+/** Returns what is dangerous about a command; `null` until it is known. @param {string|null} command @param {string|null} session */
+function useDangers(command, session) {
   const [found, setFound] = useState(/** @type {{command: string, dangers: string[]}|null} */ (null));
   useEffect(() => {
     if (command === null) return undefined;
     let isCurrent = true;
     const show = (/** @type {string[]} */ dangers) => isCurrent && setFound({ command, dangers });
-    get("/api/command", { text: command }).then(
+    get("/api/command", { text: command, session }).then(
       (checked) => show(checked.dangers ?? []),
       (error) => show([`The command could not be checked: ${error.message}`]),
     );
@@ -136,6 +134,32 @@ function useDangers(command) {
   }, [command]);
   if (command === null) return [];
   return found?.command === command ? found.dangers : null;
+}
+
+/**
+ * Returns the parts of a text that Bowline writes for a question of its own, or that its agent adds: warnings first, the
+ * operations, and the reason. Other texts are all body.
+ * @param {string} text @returns {{dangers: string[], body: string, reason: string, isOwn: boolean}}
+ */
+export function readRequestText(text) {
+  const lines = text.trimEnd().split("\n");
+  if (lines.every((line) => line.startsWith("Careful: "))) return { dangers: lines.map((line) => line.slice(9)), body: "", reason: "", isOwn: true };
+  const last = lines[lines.length - 1] ?? "";
+  if (!last.startsWith("Asked because ")) return { dangers: [], body: text, reason: "", isOwn: false };
+  const rest = lines.slice(1, -1);
+  const count = rest.findIndex((line) => !line.startsWith("! "));
+  const warnings = count < 0 ? rest.length : count;
+  return { dangers: rest.slice(0, warnings).map((line) => line.slice(2)), body: rest.slice(warnings).join("\n"), reason: last, isOwn: true };
+}
+
+/** @param {{part: {text: string}, hasDetails: boolean}} props */
+function RequestText({ part, hasDetails }) {
+  const { dangers, body, reason, isOwn } = readRequestText(part.text);
+  if (!isOwn) return html`<${Markdown} part=${part} length=${part.text.length} />`;
+  return html`
+    ${dangers.length > 0 && html`<ul class="dangers" aria-label="Dangers">${dangers.map((danger) => html`<li>${visible(danger)}</li>`)}</ul>`}
+    ${body && !hasDetails && html`<pre class="output" tabindex="0" aria-label="What is asked for">${visible(body)}</pre>`}
+    ${reason && html`<p class="muted small-text">${visible(reason)}.</p>`}`;
 }
 
 /** Returns the texts of a request. @param {any} call @returns {{text: string}[]} */

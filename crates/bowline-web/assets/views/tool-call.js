@@ -71,18 +71,18 @@ function ToolBody({ item, root, session }) {
   return html`
     ${command && html`<pre class="command" tabindex="0" aria-label="Command">${visible(command)}</pre>`}
     ${diffs.length > 0 && html`<${DiffToolbar} /><${TextDiffs} files=${diffs} root=${root} />`}
-    ${rest.map((content, index) => html`<${Content} key=${index} content=${content} item=${item} session=${session} hasTerminal=${hasTerminal} />`)}
+    ${rest.map((content, index) => html`<${Content} key=${index} content=${content} item=${item} session=${session} hasTerminal=${hasTerminal} isAlone=${rest.length === 1} />`)}
     ${!rest.some(({ type }) => type === "terminal") && [...item.terminals].map(([id, output]) => html`<${TerminalView} key=${id} output=${output} length=${output.dropped + output.text.length + (output.exit ? 0.5 : 0)} label="Command output" />`)}
     <${Raw} call=${call} />`;
 }
 
-/** @param {{content: ToolContent, item: ToolItem, session: string, hasTerminal: boolean}} props */
-function Content({ content, item, session, hasTerminal }) {
+/** @param {{content: ToolContent, item: ToolItem, session: string, hasTerminal: boolean, isAlone: boolean}} props */
+function Content({ content, item, session, hasTerminal, isAlone }) {
   if (content.type === "terminal" && typeof content.terminalId === "string") {
     const output = item.terminals.get(content.terminalId);
     return output
       ? html`<${TerminalView} output=${output} length=${output.dropped + output.text.length + (output.exit ? 0.5 : 0)} label="Command output" />`
-      : html`<${ServerTerminal} session=${session} id=${content.terminalId} />`;
+      : html`<${ServerTerminal} session=${session} id=${content.terminalId} isAlone=${isAlone} />`;
   }
   const block = content.content;
   if (block?.type === "text") {
