@@ -5,7 +5,7 @@ use http::{HeaderName, HeaderValue, header};
 
 /// The page runs only its own files, and talks only to its own server. Nothing can embed it.
 const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; \
-     img-src 'self' data: blob:; font-src 'self'; connect-src 'self'; worker-src 'self'; manifest-src 'self'; \
+     img-src 'self' data: blob:; connect-src 'self'; worker-src 'self'; manifest-src 'self'; \
      form-action 'none'; base-uri 'none'; frame-ancestors 'none'";
 
 const HEADERS: [(HeaderName, &str); 6] = [

@@ -99,13 +99,13 @@ fn white_space_can_be_ignored() {
         "if x {\n\ta();\n  b();\n}\r\n",
         options,
         expect![[r#"
-        +1 -0 omitted 0
-        @@ 0 -1 +1
-         1  1  if x {
-         2  2    a();
-            3 +  b();
-         3  4  }
-    "#]],
+            +1 -0 omitted 0
+            @@ -1 -1 +1
+             1  1  if x {
+             2  2    a();
+                3 +  b();
+             3  4  }
+        "#]],
     );
 }
 
