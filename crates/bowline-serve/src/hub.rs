@@ -29,6 +29,7 @@ use crate::metrics::{Gauges, Metrics};
 use crate::store::{Mutation, PendingQuestion, PendingWork, ServerStore, SessionChange};
 use crate::token::{Principal, Role, random_hex};
 
+mod activity;
 mod attachment;
 mod connection;
 mod from_agent;
@@ -40,6 +41,7 @@ mod start;
 mod streams;
 mod worker;
 
+pub use activity::{HubEvent, SessionActivity, SessionState};
 use connection::{Outbox, OutboxItem, OutboxStep};
 pub use start::ConnectError;
 pub use streams::{ConnectionStream, MergedStream, SessionStream, StreamMessage};
@@ -123,6 +125,7 @@ pub struct Hub {
     options: HubOptions,
     // Wakes who waits for requests to be answered and for streams to end.
     progress: Notify,
+    events: tokio::sync::broadcast::Sender<HubEvent>,
 }
 
 impl std::fmt::Debug for Hub {
@@ -141,6 +144,7 @@ struct HubState {
     starts: HashMap<WorkerKey, WorkerStart>,
     last_worker: WorkerId,
     agent_requests: HashMap<String, AgentRequest>,
+    notes: HashMap<SessionId, activity::SessionNotes>,
     last_stream: u64,
     is_draining: bool,
     // Everything is stored, and streams end once they have sent it.
@@ -218,6 +222,7 @@ impl Hub {
             metrics,
             options,
             progress: Notify::new(),
+            events: tokio::sync::broadcast::Sender::new(activity::MAX_WAITING_EVENTS),
         })
     }
 
@@ -313,6 +318,8 @@ impl Hub {
         for connection in connections {
             self.disconnect(&connection);
         }
+        // There may be no subscriber.
+        drop(self.events.send(HubEvent::Stopped));
     }
 
     /// Waits until the state is as wanted.
@@ -454,8 +461,9 @@ impl Hub {
     /// Changes the row of a session that this server has acquired.
     fn update_session(&self, session: &SessionId, change: SessionChange) {
         let Some(generation) = self.log.generation(session) else { return };
-        let (session, generation) = (session.clone(), Some(generation));
-        self.log.mutate(Mutation::Update { session, generation, change });
+        let generation = Some(generation);
+        self.log.mutate(Mutation::Update { session: session.clone(), generation, change });
+        self.announce_change(session);
     }
 
     fn check_deadlines(self: &Arc<Self>) {

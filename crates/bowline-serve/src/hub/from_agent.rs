@@ -69,6 +69,9 @@ fn route_notification(hub: &Hub, worker: WorkerId, method: &str, line: &Bytes) {
     let is_update = method == "session/update";
     let kind = if is_update { EventKind::Update } else { EventKind::Notification };
     hub.log.append(&session, kind, Recipient::All, Bytes::copy_from_slice(line));
+    if is_update && memmem::find(line, b"usage_update").is_some() {
+        hub.note_usage(state, &session, line);
+    }
     if is_update
         && SETUP_UPDATES.iter().any(|kind| memmem::find(line, kind.as_bytes()).is_some())
         && let Some(open) = state.sessions.get_mut(&session)
@@ -188,6 +191,10 @@ fn route_response(
         }
         OpenRequest::Client { connection, id, method, session, params } => {
             let response: Bytes = replace_id(line, raw, &json!(id).to_string()).into();
+            if let (Some(session), "session/prompt") = (&session, &*method) {
+                let has_failed = matches!(peek(line), PeekedMessage::Response { is_error: true, .. });
+                state.note_turn(session, has_failed);
+            }
             if let (Some(session), Some(params)) = (&session, &params) {
                 note_setting(hub, state, session, &connection, &method, params, line);
             }
@@ -279,6 +286,7 @@ fn register_session(
         updated_at: now,
         archived_at: None,
     })));
+    hub.announce_change(&session);
     hub.log.open(&session, 1, 0);
     state.sessions.insert(
         session.clone(),

@@ -364,6 +364,7 @@ fn remove_session(hub: &Hub, state: &mut HubState, session: &SessionId) {
         connection.attached.remove(session);
     }
     hub.log.mutate(Mutation::Delete(session.clone()));
+    hub.announce_change(session);
 }
 
 impl HubState {

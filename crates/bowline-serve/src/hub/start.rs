@@ -266,7 +266,10 @@ impl Hub {
         }
         for request in worker.open.into_values() {
             match request {
-                OpenRequest::Client { connection, id, session, .. } => {
+                OpenRequest::Client { connection, id, session, method, .. } => {
+                    if let (Some(session), "session/prompt") = (&session, &*method) {
+                        state.note_turn(session, true);
+                    }
                     let error = message::error(&id, message::INTERNAL, how);
                     self.respond(&mut state, &connection, session.as_ref(), &id, error);
                 }

@@ -1,7 +1,7 @@
 //! Who may use the server, and what of it.
 
 use bowline_serve::HubOptions;
-use bowline_serve::http::AccessOptions;
+use bowline_serve::http::{AccessOptions, CookieKey};
 use bowline_serve::token::{Role, StoredToken};
 use bowline_text::time::Timestamp;
 use expect_test::expect;
@@ -15,8 +15,11 @@ const INITIALIZE: &str = r#"{"jsonrpc":"2.0","id":0,"method":"initialize","param
 #[tokio::test]
 async fn statuses_of_requests() {
     let place = tempfile::tempdir().unwrap();
-    let access =
-        AccessOptions { origins: vec!["https://page.example".into()], is_loopback: true, is_secure: false };
+    let access = AccessOptions {
+        origins: vec!["https://page.example".into()],
+        is_loopback: true,
+        ..AccessOptions::default()
+    };
     let server = Server::start_with(place.path(), HubOptions::default(), access).await;
     let token = server.token("me", Role::User).await;
     let (expired, expired_text) =
@@ -278,8 +281,11 @@ async fn what_came_from_a_token_ends_with_it() {
 #[tokio::test]
 async fn browsers_are_told_which_origins_may_use_the_server() {
     let place = tempfile::tempdir().unwrap();
-    let access =
-        AccessOptions { origins: vec!["https://page.example".into()], is_loopback: true, is_secure: false };
+    let access = AccessOptions {
+        origins: vec!["https://page.example".into()],
+        is_loopback: true,
+        ..AccessOptions::default()
+    };
     let server = Server::start_with(place.path(), HubOptions::default(), access).await;
     let token = server.token("me", Role::User).await;
     let http = http_client(reqwest::Client::builder());
@@ -330,4 +336,51 @@ async fn browsers_are_told_which_origins_may_use_the_server() {
         https://evil.example 403
         https://evil.example 403
     "#]].assert_eq(&table);
+}
+
+/// Logs in with a token, and returns the cookie, with the name it has at any port.
+async fn log_in(server: &Server, token: &str) -> String {
+    let http = http_client(reqwest::Client::builder());
+    let body = json!({ "token": token }).to_string();
+    let response = http.post(format!("{}/login", server.url)).body(body).send().await.unwrap();
+    assert_eq!(response.status(), 204);
+    let cookie = response.headers()["set-cookie"].to_str().unwrap();
+    cookie.split_once('=').unwrap().1.split_once(';').unwrap().0.to_owned()
+}
+
+#[tokio::test]
+async fn a_cookie_survives_a_restart_but_not_its_token() {
+    let place = tempfile::tempdir().unwrap();
+    let access = || AccessOptions {
+        is_loopback: true,
+        cookie_key: Some(CookieKey::load(place.path()).unwrap()),
+        ..AccessOptions::default()
+    };
+    let server = Server::start_with(place.path(), HubOptions::default(), access()).await;
+    let token = server.token("me", Role::User).await;
+    let cookie = log_in(&server, &token).await;
+    server.crash().await;
+    let status = async |server: &Server| {
+        let port = server.url.rsplit_once(':').unwrap().1;
+        let http = http_client(reqwest::Client::builder());
+        let request = http.get(format!("{}/metrics", server.url));
+        request.header("cookie", format!("bowline-{port}={cookie}")).send().await.unwrap().status()
+    };
+    let server = Server::start_with(place.path(), HubOptions::default(), access()).await;
+    assert_eq!(status(&server).await, 200);
+    server.crash().await;
+    let server = Server::start_with(place.path(), HubOptions::default(), access()).await;
+    server.hub.store().remove_token("me").await.unwrap();
+    assert_eq!(status(&server).await, 401);
+}
+
+#[tokio::test]
+async fn a_wrong_token_gets_no_cookie() {
+    let place = tempfile::tempdir().unwrap();
+    let server = Server::start(place.path()).await;
+    let http = http_client(reqwest::Client::builder());
+    for body in [r#"{"token":"bow_00_00"}"#, r#"{"ticket":"00"}"#, "{}", "not JSON"] {
+        let response = http.post(format!("{}/login", server.url)).body(body).send().await.unwrap();
+        assert_eq!((response.status().as_u16(), response.headers().get("set-cookie")), (401, None), "{body}");
+    }
 }

@@ -269,7 +269,7 @@ impl Server {
         let options = HubOptions { roots, ..options };
         let agents = Arc::clone(launcher) as Arc<dyn AgentLauncher>;
         let hub = Hub::new(store, agents, Arc::new(Metrics::default()), options);
-        let router = Endpoint { hub: Arc::clone(&hub), access: Access::new(access) }.router();
+        let router = Endpoint { hub: Arc::clone(&hub), access: Access::new(access).unwrap() }.router();
         (hub, router)
     }
 
