@@ -2,11 +2,11 @@
 
 mod archive;
 mod entries;
-mod fold;
 
 use std::io::{self, BufWriter, Write as _};
 
 use bowline_access::audit::{self, AuditFilter};
+use bowline_policy::audit::FoldedEntries;
 use clap::{Args, Subcommand};
 
 use crate::changes::WorkspaceArguments;
@@ -17,7 +17,6 @@ use bowline_client::common::pager::print_paged;
 use bowline_client::common::workspace_location::{WorkspaceLocation, WorkspaceMarker};
 use bowline_client::error::CliError;
 use entries::EntryQuery;
-use fold::FoldedEntries;
 
 /// What is asked for: entries are listed if nothing else is.
 #[derive(Args, Debug)]

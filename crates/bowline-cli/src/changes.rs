@@ -1,6 +1,5 @@
 //! `bowline changes`, `diff`, `undo` and `redo`: lists what agents changed here and reverts it.
 
-mod leftovers;
 mod list;
 pub(crate) mod patch;
 mod report;

@@ -4,7 +4,8 @@
 //!   what they share: the workspace, the agent's process, the session, the prompt. In `chat`, a plain value takes
 //!   events and returns actions, and a runner performs them, so every screen and key is tested without a terminal.
 //! - `agent`, `proxy`, `connect` and `mcp` are the programs that others start. `mcp-bridge` connects an agent to the
-//!   proxy's socket. `serve` offers an agent to remote clients.
+//!   proxy's socket. `serve` offers an agent to remote clients; `web` is the same for a
+//!   browser on this machine.
 //! - `changes` (`undo`, `redo`, `rewind`, `restore`), `sessions`, `audit` and `policy` work on the user's directories
 //!   without a host. Undo opens the journal under the same lock and writes with the same engine.
 //! - `trace` shows, draws and replays a recorded wire. The connection only copies messages into a bounded backlog; a
@@ -30,6 +31,7 @@ mod sessions;
 mod setup;
 mod signals;
 mod trace;
+mod web;
 
 use std::process::ExitCode;
 
@@ -80,6 +82,8 @@ enum CliCommand {
     Mcp(mcp::McpArguments),
     /// Run between an editor and any agent, and add tools, rules and undo
     Proxy(proxy::ProxyArguments),
+    /// Open the web page for this directory in a browser
+    Web(web::WebArguments),
     /// Serve an agent to remote clients, with sessions that outlive connections
     Serve(serve::ServeArguments),
     /// Connect an editor to an agent on a server, over HTTP or a WebSocket
@@ -150,6 +154,7 @@ fn main() -> ExitCode {
             console::note_waiting_for("an editor that speaks ACP");
             runtime.block_on(proxy::run(arguments))
         }
+        CliCommand::Web(arguments) => runtime.block_on(web::run(arguments)),
         CliCommand::Serve(arguments) => runtime.block_on(serve::run(arguments)),
         CliCommand::Connect(arguments) => runtime.block_on(connect::run(arguments)),
         CliCommand::Changes(arguments) => changes::list(&arguments).map(success),

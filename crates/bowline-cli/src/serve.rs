@@ -11,10 +11,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use bowline_serve::http::{Access, AccessOptions, Endpoint, ListenerOptions, load_tls, serve};
+use bowline_serve::http::{Access, AccessOptions, CookieKey, Endpoint, ListenerOptions, load_tls, serve};
 use bowline_serve::metrics::Metrics;
-use bowline_serve::store::{ServerStore, SqliteServerStore};
+use bowline_serve::store::SqliteServerStore;
 use bowline_serve::{Hub, HubOptions};
+use bowline_web::{AssetSource, WebOptions};
 use clap::{Args, Subcommand, ValueEnum};
 use tokio::net::TcpListener;
 
@@ -26,6 +27,8 @@ use launcher::ProgramLauncher;
 
 /// The directory of the store, below the state directory.
 const STORE_DIRECTORY: &str = "serve";
+/// The most connections at once.
+pub(crate) const MAX_CONNECTIONS: usize = 4096;
 
 const EXAMPLES: &str = "\
 Clients connect to /acp with the transport of the Agent Client Protocol: HTTP with event streams, or
@@ -39,6 +42,8 @@ that adds it (--behind-proxy).
 
 Sessions work only below --root. If a client offers its own files and terminals, the agent uses them;
 otherwise those of the server, with your rules, a journal and undo.
+
+The web page at / needs the same tokens.
 
 /health and /ready need no token, /metrics (Prometheus) does. SIGTERM lets running turns end.
 
@@ -92,6 +97,12 @@ pub(crate) struct ServeArguments {
     /// The most open sessions of each token
     #[arg(long, value_name = "COUNT", default_value_t = 4096)]
     max_sessions: usize,
+    /// The most agents of each token: one runs for each kind of client
+    #[arg(long, value_name = "COUNT", default_value_t = 8)]
+    max_agents: usize,
+    /// Do not offer the web page at /
+    #[arg(long)]
+    no_web: bool,
     /// The format of the log on stderr
     #[arg(long, value_enum, default_value_t = LogFormat::Text)]
     log_format: LogFormat,
@@ -125,7 +136,7 @@ enum TransportArgument {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum LogFormat {
+pub(crate) enum LogFormat {
     /// Lines of text
     Text,
     /// JSON objects, one for each line
@@ -168,48 +179,129 @@ pub(crate) async fn run(arguments: ServeArguments) -> Result<ExitCode, CliError>
     }
     start_log(arguments.log_format);
     let roots = resolve_roots(&arguments.root)?;
-    let directory = arguments.store.directory()?;
-    let store = {
-        let directory = directory.clone();
-        let opened =
-            tokio::task::spawn_blocking(move || SqliteServerStore::open_for_server(&directory)).await;
-        opened.context("cannot open the store")?.map_err(|error| CliError::Failed(error.into()))?
-    };
-    if store.tokens().await.map_err(|error| CliError::Failed(error.into()))?.is_empty() {
-        print_note("no client can connect yet: make a token with `bowline serve token add NAME`");
-    }
-    let launcher =
-        ProgramLauncher::new(&arguments.agent, roots.first().map_or(Path::new("/"), PathBuf::as_path))?;
     let options = HubOptions {
         roots,
         question_timeout: Duration::from_secs(arguments.question_timeout),
         max_sessions: arguments.max_sessions,
+        max_agents: arguments.max_agents,
         ..HubOptions::default()
     };
     let is_secure = tls.is_some() || arguments.behind_proxy;
-    let hub = Hub::new(Arc::new(store), Arc::new(launcher), Arc::new(Metrics::default()), options);
-    let hub_task = tokio::spawn(Arc::clone(&hub).run());
-    let access = Access::new(AccessOptions { origins: arguments.origin, is_loopback, is_secure });
-    let listener = TcpListener::bind(arguments.listen).await;
-    let listener = listener.with_context(|| format!("cannot listen on {}", arguments.listen))?;
-    let address = listener.local_addr().context("cannot find the address")?;
     let scheme = if tls.is_some() { "https" } else { "http" };
-    print(&format!("Serving on {scheme}://{address}/acp\n"))?;
-    let router = Endpoint { hub: Arc::clone(&hub), access }.router();
-    let listener_options = ListenerOptions { tls, max_connections: 4096 };
-    let drain = Duration::from_secs(arguments.drain_timeout);
-    let stop = async {
-        wait_for_signal().await;
-        tracing::info!("stopping: no new work is accepted, and running turns may end");
-        tokio::select! {
-            () = hub.drain(drain) => {}
-            // A second signal ends it at once.
-            _ = wait_for_signal() => {}
-        }
-    };
-    serve(listener, router, listener_options, stop).await;
-    hub_task.abort();
+    let server = OpenedServer::open(ServerSetup {
+        listen: arguments.listen,
+        listener: ListenerOptions { tls, max_connections: MAX_CONNECTIONS },
+        access: AccessOptions {
+            origins: arguments.origin,
+            is_loopback,
+            is_secure,
+            ..AccessOptions::default()
+        },
+        store: arguments.store.directory()?,
+        agent: arguments.agent,
+        options,
+        drain_timeout: Duration::from_secs(arguments.drain_timeout),
+        page: (!arguments.no_web).then_some(PageOwner::Tokens),
+    })
+    .await?;
+    let store = server.endpoint.hub.store();
+    if store.tokens().await.map_err(|error| CliError::Failed(error.into()))?.is_empty() {
+        print_note("no client can connect yet: make a token with `bowline serve token add NAME`");
+    }
+    print(&format!("Serving on {scheme}://{}/acp\n", server.address))?;
+    server.serve().await;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Whose page a server offers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum PageOwner {
+    /// The page of everyone with a token.
+    Tokens,
+    /// The page of the user who started the server.
+    LocalUser,
+}
+
+/// What a server needs.
+pub(crate) struct ServerSetup {
+    pub(crate) listen: SocketAddr,
+    pub(crate) listener: ListenerOptions,
+    pub(crate) access: AccessOptions,
+    pub(crate) store: PathBuf,
+    pub(crate) agent: Vec<OsString>,
+    pub(crate) options: HubOptions,
+    pub(crate) drain_timeout: Duration,
+    pub(crate) page: Option<PageOwner>,
+}
+
+/// A server that listens.
+pub(crate) struct OpenedServer {
+    pub(crate) endpoint: Endpoint,
+    pub(crate) address: SocketAddr,
+    listener: TcpListener,
+    options: ListenerOptions,
+    page: Option<WebOptions>,
+    drain_timeout: Duration,
+}
+
+impl OpenedServer {
+    /// Opens the store and begins to listen.
+    ///
+    /// # Errors
+    /// Explains what cannot be used.
+    pub(crate) async fn open(setup: ServerSetup) -> Result<Self, CliError> {
+        let directory = setup.store;
+        let opened = tokio::task::spawn_blocking(move || {
+            let store = SqliteServerStore::open_for_server(&directory)?;
+            anyhow::Ok((store, CookieKey::load(&directory)?))
+        });
+        let (store, key) = opened.await.context("cannot open the store")?.map_err(CliError::Failed)?;
+        let access = AccessOptions { cookie_key: Some(key), ..setup.access };
+        let roots = setup.options.roots.clone();
+        let launcher =
+            ProgramLauncher::new(&setup.agent, roots.first().map_or(Path::new("/"), PathBuf::as_path))?;
+        let hub = Hub::new(Arc::new(store), Arc::new(launcher), Arc::new(Metrics::default()), setup.options);
+        let listener = TcpListener::bind(setup.listen).await;
+        let listener = listener.with_context(|| format!("cannot listen on {}", setup.listen))?;
+        let address = listener.local_addr().context("cannot find the address")?;
+        let endpoint = Endpoint { hub, access: Access::new(access).context("cannot make a key")? };
+        let user_dirs = UserDirs::from_env()?;
+        let page = setup.page.map(|owner| WebOptions {
+            user_dirs,
+            roots,
+            is_local: owner == PageOwner::LocalUser,
+            assets: page_assets(),
+        });
+        let (options, drain_timeout) = (setup.listener, setup.drain_timeout);
+        Ok(Self { endpoint, address, listener, options, page, drain_timeout })
+    }
+
+    /// Serves until a signal arrives.
+    pub(crate) async fn serve(self) {
+        let hub = Arc::clone(&self.endpoint.hub);
+        let router = match self.page {
+            Some(page) => bowline_web::router(self.endpoint, page),
+            None => self.endpoint.router(),
+        };
+        let hub_task = tokio::spawn(Arc::clone(&hub).run());
+        let stop = async {
+            wait_for_signal().await;
+            tracing::info!("stopping: no new work is accepted, and running turns may end");
+            tokio::select! {
+                () = hub.drain(self.drain_timeout) => {}
+                // A second signal ends it at once.
+                _ = wait_for_signal() => {}
+            }
+        };
+        serve(self.listener, router, self.options, stop).await;
+        hub_task.abort();
+    }
+}
+
+/// Returns where the page's files come from. While one works on them, a directory.
+fn page_assets() -> AssetSource {
+    let directory = std::env::var_os("BOWLINE_WEB_ASSETS").filter(|_| cfg!(debug_assertions));
+    directory.map_or(AssetSource::Embedded, |directory| AssetSource::Directory(directory.into()))
 }
 
 fn resolve_roots(roots: &[PathBuf]) -> Result<Vec<PathBuf>, CliError> {
@@ -224,7 +316,7 @@ fn resolve_roots(roots: &[PathBuf]) -> Result<Vec<PathBuf>, CliError> {
     roots.iter().map(resolve).collect()
 }
 
-fn start_log(format: LogFormat) {
+pub(crate) fn start_log(format: LogFormat) {
     let builder = tracing_subscriber::fmt().with_writer(std::io::stderr).with_target(false).with_ansi(false);
     // Only this command sets one, once.
     match format {

@@ -13,6 +13,7 @@ use axum::routing::{any, get, post};
 use bowline_protocol::remote::{
     CONNECTION_HEADER, ENDPOINT_PATH, LAST_EVENT_HEADER, MessageHead, SESSION_HEADER,
 };
+use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 
 use crate::event::{ConnectionId, SessionId};
@@ -20,11 +21,14 @@ use crate::hub::{ConnectError, ConnectionStream, Hub, ReceiveError, SessionStrea
 use crate::token::{Principal, random_hex};
 
 mod access;
+mod cookie;
+mod cors;
 mod listener;
 mod sse;
 mod web_socket;
 
 pub use access::{Access, AccessOptions};
+pub use cookie::{CookieKey, CookieKeyError};
 pub use listener::{ListenerOptions, TlsError, load_tls, serve};
 
 /// The largest body that is read.
@@ -43,9 +47,11 @@ pub struct Endpoint {
 
 /// A refusal, as HTTP status and reason.
 #[derive(Debug)]
-pub(crate) struct Refusal {
-    status: StatusCode,
-    reason: String,
+pub struct Refusal {
+    /// The status.
+    pub status: StatusCode,
+    /// The reason, for people.
+    pub reason: String,
     retry_after: bool,
 }
 
@@ -80,7 +86,17 @@ impl Endpoint {
             .route("/ticket", post(serve_ticket))
             .route("/login", post(serve_login))
             .fallback(async || (StatusCode::NOT_FOUND, "there is nothing here; the endpoint is /acp\n"))
+            .layer(axum::middleware::from_fn_with_state(self.clone(), cors::allow_origins))
             .with_state(self)
+    }
+
+    /// Returns who sends a request, after a check of where it comes from.
+    ///
+    /// # Errors
+    /// Fails if the request may not be served.
+    pub async fn authenticate(&self, parts: &Parts) -> Result<Principal, Refusal> {
+        let principal = self.access.authenticate(parts, self.hub.store()).await;
+        principal.inspect_err(|_| self.hub.metrics().add_refused())
     }
 
     fn refuse(&self, refusal: Refusal) -> Response {
@@ -129,16 +145,25 @@ async fn serve_ticket(State(endpoint): State<Endpoint>, request: Request) -> Res
     }
 }
 
-/// Exchanges a ticket for a cookie.
+/// Exchanges a ticket or a token for a cookie.
 async fn serve_login(State(endpoint): State<Endpoint>, request: Request) -> Response {
     let (parts, body) = request.into_parts();
     let login = async {
         endpoint.access.check_source(&parts)?;
         let body = read_body(body, 4096).await?;
         let body: serde_json::Value = serde_json::from_slice(&body).unwrap_or_default();
-        endpoint.access.exchange_ticket(body["ticket"].as_str().unwrap_or_default())
+        let store = endpoint.hub.store();
+        let principal = match body["token"].as_str() {
+            Some(token) => endpoint.access.verify_token(token, store).await?,
+            None => {
+                let ticket = body["ticket"].as_str().unwrap_or_default();
+                endpoint.access.exchange_ticket(ticket, store).await?
+            }
+        };
+        Ok(endpoint.access.issue_cookie(&principal, &parts))
     };
-    match login.await {
+    let cookie: Result<String, Refusal> = login.await;
+    match cookie {
         Ok(cookie) => (StatusCode::NO_CONTENT, [(header::SET_COOKIE, cookie)]).into_response(),
         Err(refusal) => endpoint.refuse(refusal),
     }

@@ -18,34 +18,46 @@ use std::time::{Duration, Instant};
 
 use bowline_protocol::remote;
 use bowline_protocol::schema::v1::RequestId;
+use bowline_storage::clock;
 use bytes::Bytes;
 use serde_json::{Value, json};
+use tokio::sync::{Notify, oneshot};
 
 use crate::event::{ConnectionId, Event, EventKind, Recipient, SessionId};
 use crate::log::EventLog;
 use crate::metrics::{Gauges, Metrics};
-use crate::store::{Mutation, PendingWork, ServerStore, SessionChange};
+use crate::store::{Mutation, PendingQuestion, PendingWork, ServerStore, SessionChange};
 use crate::token::{Principal, Role, random_hex};
 
+mod activity;
+mod attachment;
 mod connection;
 mod from_agent;
 mod from_client;
 mod message;
 mod open;
+mod servers;
 mod start;
 mod streams;
 mod worker;
 
+pub use activity::{HubEvent, SessionActivity, SessionState};
 use connection::{Outbox, OutboxItem, OutboxStep};
 pub use start::ConnectError;
 pub use streams::{ConnectionStream, MergedStream, SessionStream, StreamMessage};
 pub use worker::{AgentLauncher, AgentStreams};
 
-use connection::{Attachment, Connection, SeenRequests};
-use worker::{Worker, WorkerId, WorkerKey};
+use attachment::Attachment;
+use connection::Connection;
+use start::WorkerStart;
+use worker::{OpenRequest, Worker, WorkerId, WorkerKey};
 
-/// How often deadlines are checked.
+/// How often deadlines and tokens are checked.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
+/// How long clients may take at the end to read what was sent to them.
+const LAST_READ_TIMEOUT: Duration = Duration::from_secs(5);
+/// The longest id of a request, a session or a connection, in bytes.
+pub(crate) const MAX_ID_BYTES: usize = 256;
 
 /// The limits of a hub.
 #[derive(Debug, Clone)]
@@ -64,6 +76,8 @@ pub struct HubOptions {
     pub max_connections: usize,
     /// The most open sessions of a principal.
     pub max_sessions: usize,
+    /// The most agents of a principal: one runs for each kind of client.
+    pub max_agents: usize,
 }
 
 impl Default for HubOptions {
@@ -76,6 +90,7 @@ impl Default for HubOptions {
             agent_timeout: Duration::from_secs(30 * 60),
             max_connections: 256,
             max_sessions: 4096,
+            max_agents: 8,
         }
     }
 }
@@ -108,8 +123,9 @@ pub struct Hub {
     launcher: Arc<dyn AgentLauncher>,
     metrics: Arc<Metrics>,
     options: HubOptions,
-    // One start of an agent at a time for each key.
-    starts: tokio::sync::Mutex<()>,
+    // Wakes who waits for requests to be answered and for streams to end.
+    progress: Notify,
+    events: tokio::sync::broadcast::Sender<HubEvent>,
 }
 
 impl std::fmt::Debug for Hub {
@@ -124,10 +140,15 @@ struct HubState {
     sessions: HashMap<SessionId, Session>,
     workers: HashMap<WorkerId, Worker>,
     worker_ids: HashMap<WorkerKey, WorkerId>,
+    // The agents that are being started, one at a time for each key.
+    starts: HashMap<WorkerKey, WorkerStart>,
     last_worker: WorkerId,
     agent_requests: HashMap<String, AgentRequest>,
+    notes: HashMap<SessionId, activity::SessionNotes>,
     last_stream: u64,
     is_draining: bool,
+    // Everything is stored, and streams end once they have sent it.
+    has_ended: bool,
 }
 
 /// A session that this server has acquired, or is acquiring.
@@ -140,6 +161,21 @@ struct Session {
     setup: Value,
     pending: PendingWork,
     attached: HashSet<ConnectionId>,
+}
+
+impl Session {
+    /// Returns a session that is being opened; these messages wait.
+    fn opening(waiting: Vec<(ConnectionId, Bytes)>) -> Self {
+        Self {
+            principal: String::new(),
+            generation: 0,
+            stage: Stage::Opening(waiting),
+            title: None,
+            setup: Value::Null,
+            pending: PendingWork::default(),
+            attached: HashSet::new(),
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -185,7 +221,8 @@ impl Hub {
             launcher,
             metrics,
             options,
-            starts: tokio::sync::Mutex::default(),
+            progress: Notify::new(),
+            events: tokio::sync::broadcast::Sender::new(activity::MAX_WAITING_EVENTS),
         })
     }
 
@@ -201,9 +238,10 @@ impl Hub {
             loop {
                 interval.tick().await;
                 self.check_deadlines();
+                self.check_tokens().await;
             }
         };
-        tokio::join!(Arc::clone(&self.log).run(lost), checks);
+        tokio::join!(Arc::clone(&self.log).run(lost), checks, self.share_store());
     }
 
     fn lock(&self) -> MutexGuard<'_, HubState> {
@@ -233,7 +271,7 @@ impl Hub {
     pub fn gauges(&self) -> Gauges {
         let state = self.lock();
         Gauges {
-            connections: state.connections.len(),
+            connections: state.connections.values().filter(|connection| !connection.is_remote).count(),
             sessions: state.sessions.len(),
             turns: state.sessions.values().map(|session| session.pending.requests.len()).sum(),
             open_questions: state.agent_requests.values().filter(|request| request.is_question).count(),
@@ -244,12 +282,8 @@ impl Hub {
     /// Accepts nothing new. Returns once every turn has ended or `timeout` has passed, and everything is stored.
     pub async fn drain(&self, timeout: Duration) {
         self.lock().is_draining = true;
-        let idle = async {
-            while self.gauges().turns > 0 {
-                tokio::time::sleep(Duration::from_millis(50)).await;
-            }
-        };
-        if tokio::time::timeout(timeout, idle).await.is_err() {
+        self.announce_draining().await;
+        if tokio::time::timeout(timeout, self.wait_until(|state| !state.is_working())).await.is_err() {
             tracing::warn!("turns still run; they end with an error");
         }
         let workers: Vec<WorkerId> = self.lock().workers.keys().copied().collect();
@@ -257,12 +291,48 @@ impl Hub {
             self.end_worker(worker, "the server stopped");
         }
         // The store may be what fails; what it has is consistent without the rest.
-        if tokio::time::timeout(Duration::from_secs(5), self.log.flush()).await.is_err() {
+        let (sender, stored) = oneshot::channel();
+        self.log.after_commit(move || {
+            // It may have been given up.
+            sender.send(()).ok();
+        });
+        if tokio::time::timeout(Duration::from_secs(5), stored).await.is_err() {
             tracing::error!("the last events could not be stored");
+        }
+        self.leave_store().await;
+        {
+            let mut state = self.lock();
+            state.has_ended = true;
+            for connection in state.connections.values() {
+                connection.outbox.finish();
+                connection.attach_changed.notify_waiters();
+            }
+        }
+        let has_streams =
+            |state: &HubState| state.connections.values().any(|connection| connection.open_streams > 0);
+        let read = self.wait_until(|state| !has_streams(state));
+        if tokio::time::timeout(LAST_READ_TIMEOUT, read).await.is_err() {
+            tracing::warn!("some clients did not read the last messages");
         }
         let connections: Vec<ConnectionId> = self.lock().connections.keys().cloned().collect();
         for connection in connections {
             self.disconnect(&connection);
+        }
+        // There may be no subscriber.
+        drop(self.events.send(HubEvent::Stopped));
+    }
+
+    /// Waits until the state is as wanted.
+    async fn wait_until(&self, is_reached: impl Fn(&HubState) -> bool) {
+        loop {
+            let progress = self.progress.notified();
+            tokio::pin!(progress);
+            // Registered before the look, so that no change is missed.
+            progress.as_mut().enable();
+            if is_reached(&self.lock()) {
+                return;
+            }
+            progress.await;
         }
     }
 
@@ -275,7 +345,9 @@ impl Hub {
     /// Returns the principal of a connection.
     #[must_use]
     pub fn principal_of(&self, connection: &str) -> Option<Principal> {
-        self.lock().connections.get(connection).map(|connection| connection.principal.clone())
+        let state = self.lock();
+        let connection = state.connections.get(connection).filter(|connection| !connection.is_remote)?;
+        Some(connection.principal.clone())
     }
 
     /// Ends a connection. Its sessions go on.
@@ -289,25 +361,27 @@ impl Hub {
                 session.attached.remove(id);
             }
         }
+        let served = state.agent_requests.values().filter(|request| request.target.as_ref() == Some(id));
+        let served: HashSet<SessionId> = served.map(|request| request.session.clone()).collect();
+        for session in served {
+            self.release_requests(&mut state, id, &session);
+        }
+    }
+
+    /// Takes the requests about a session away from the client that serves them. Another one may serve them until the
+    /// deadline.
+    fn release_requests(&self, state: &mut HubState, connection: &ConnectionId, session: &SessionId) {
         for request in state.agent_requests.values_mut() {
-            if request.target.as_ref() == Some(id) {
-                // Another client may serve it until the deadline.
+            if request.session == *session && request.target.as_ref() == Some(connection) {
                 (request.target, request.seq) = (None, None);
                 request.deadline = Instant::now() + self.options.client_timeout;
             }
         }
-        let waiting: HashSet<SessionId> = state
-            .agent_requests
-            .values()
-            .filter(|request| request.seq.is_none())
-            .map(|request| request.session.clone())
-            .collect();
-        for session in waiting {
-            self.assign_requests(&mut state, &session);
-        }
+        self.assign_requests(state, session);
     }
 
-    /// Attaches a connection to an open session.
+    /// Attaches a connection to a session. A response that waited for an earlier history is sent now, unless the new
+    /// attachment keeps it.
     fn attach(
         &self,
         state: &mut HubState,
@@ -316,7 +390,12 @@ impl Hub {
         attachment: Attachment,
     ) {
         let Some(found) = state.connections.get_mut(connection) else { return };
-        found.attached.insert(session.clone(), attachment);
+        let kept = attachment.held_response.clone();
+        let earlier = found.attached.insert(session.clone(), attachment);
+        let held = earlier.and_then(|earlier| earlier.held_response);
+        if let Some(response) = held.filter(|response| kept.as_ref() != Some(response)) {
+            found.outbox.push(OutboxItem::Message(response));
+        }
         found.attach_changed.notify_waiters();
         if let Some(session) = state.sessions.get_mut(session) {
             session.attached.insert(connection.clone());
@@ -346,37 +425,17 @@ impl Hub {
         }
     }
 
-    /// Returns what a connection is sent for an event, if anything.
-    #[must_use]
-    pub fn deliverable(&self, connection: &str, session: &SessionId, event: &Event) -> Option<Bytes> {
-        let state = self.lock();
-        let connection = state.connections.get(connection)?;
-        let history_until = connection.attached.get(session).map_or(0, |attachment| attachment.history_until);
-        if !event.recipient.includes(&connection.ids) {
-            return None;
-        }
-        let is_history = event.seq <= history_until;
-        match event.kind {
-            EventKind::Update => Some(event.body.clone()),
-            _ if is_history => None,
-            EventKind::Notification | EventKind::Response => Some(event.body.clone()),
-            EventKind::Withdrawal => {
-                (connection.principal.role != Role::Observer).then(|| event.body.clone())
-            }
-            EventKind::Question if connection.principal.role == Role::Observer => None,
-            EventKind::Question | EventKind::ClientRequest => {
-                let mut requests = state.agent_requests.values();
-                let open =
-                    requests.find(|request| request.session == *session && request.seq == Some(event.seq));
-                open.map(|request| request.body.clone())
-            }
-        }
+    /// Returns whether a session may belong to another server.
+    fn is_elsewhere(&self, session: &SessionId) -> bool {
+        self.store.shared().is_some() && !self.log.is_open(session)
     }
 
     /// Returns the open requests of a session that a connection has to answer, among its events up to a number. They
     /// are sent again, with the same ids, to a client that may have missed them.
-    #[must_use]
-    pub fn open_requests(&self, connection: &str, session: &SessionId, until: u64) -> Vec<Bytes> {
+    async fn open_requests(&self, connection: &str, session: &SessionId, until: u64) -> Vec<Bytes> {
+        if self.is_elsewhere(session) {
+            return self.open_questions_elsewhere(connection, session, until).await;
+        }
         let state = self.lock();
         let Some(connection) = state.connections.get(connection) else { return Vec::new() };
         if connection.principal.role == Role::Observer {
@@ -396,7 +455,15 @@ impl Hub {
     /// Stores what a session waits for.
     fn save_pending(&self, id: &SessionId, session: &Session) {
         let pending = Some(session.pending.clone());
-        self.log.mutate(Mutation::Update(id.clone(), SessionChange { pending, ..SessionChange::default() }));
+        self.update_session(id, SessionChange { pending, ..SessionChange::default() });
+    }
+
+    /// Changes the row of a session that this server has acquired.
+    fn update_session(&self, session: &SessionId, change: SessionChange) {
+        let Some(generation) = self.log.generation(session) else { return };
+        let generation = Some(generation);
+        self.log.mutate(Mutation::Update { session: session.clone(), generation, change });
+        self.announce_change(session);
     }
 
     fn check_deadlines(self: &Arc<Self>) {
@@ -405,7 +472,10 @@ impl Hub {
         let mut idle_connections = Vec::new();
         let mut idle_workers = Vec::new();
         {
-            let state = self.lock();
+            let mut state = self.lock();
+            for connection in state.connections.values_mut() {
+                connection.release_responses(now, self.options.client_timeout);
+            }
             for (id, request) in &state.agent_requests {
                 if now >= request.deadline && (request.is_question || request.seq.is_none()) {
                     expired.push(id.clone());
@@ -431,7 +501,7 @@ impl Hub {
             }
         }
         for id in expired {
-            self.expire_request(&id);
+            self.expire_request(&mut self.lock(), &id);
         }
         for id in idle_connections {
             self.disconnect(&id);
@@ -440,6 +510,87 @@ impl Hub {
             tracing::info!(worker = id, "stopping an agent without work");
             self.end_worker(id, "the agent was stopped because it had no work");
         }
+    }
+
+    /// Ends the connections whose token was removed or has expired.
+    async fn check_tokens(&self) {
+        let connections: Vec<(ConnectionId, String)> = {
+            let state = self.lock();
+            let token = |(id, connection): (&ConnectionId, &Connection)| {
+                (id.clone(), connection.principal.token.clone())
+            };
+            // The client of another server is checked there.
+            state.connections.iter().filter(|(_, connection)| !connection.is_remote).map(token).collect()
+        };
+        if connections.is_empty() {
+            return;
+        }
+        // While the store cannot be read, nothing is known to have been removed.
+        let Ok(tokens) = self.store.tokens().await else { return };
+        let now = clock::now();
+        let valid = tokens.iter().filter(|token| token.principal(now).is_some());
+        let valid: HashSet<&str> = valid.map(|token| token.id.as_str()).collect();
+        for (connection, _) in connections.iter().filter(|(_, token)| !valid.contains(token.as_str())) {
+            tracing::info!(%connection, "a connection ended with its token");
+            self.disconnect(connection);
+        }
+    }
+}
+
+impl HubState {
+    /// Returns whether a client waits for an agent.
+    fn is_working(&self) -> bool {
+        let mut requests = self.workers.values().flat_map(|worker| worker.open.values());
+        requests.any(|open| !matches!(open, OpenRequest::Own { .. }))
+            || self.sessions.values().any(|session| matches!(session.stage, Stage::Opening(_)))
+    }
+
+    /// Checks that a principal may have another agent.
+    fn check_agents(&self, principal: &str, limit: usize) -> Result<(), String> {
+        let keys = self.workers.values().map(|worker| &worker.key).chain(self.starts.keys());
+        let keys: HashSet<&WorkerKey> = keys.filter(|key| key.principal == principal).collect();
+        if keys.len() < limit {
+            return Ok(());
+        }
+        Err(format!(
+            "{principal} has {} agents already, one for each kind of client: close clients of other kinds and wait \
+             until their agents have stopped, or start the server with a larger --max-agents",
+            keys.len()
+        ))
+    }
+
+    fn attachment(&mut self, connection: &str, session: &SessionId) -> Option<&mut Attachment> {
+        self.connections.get_mut(connection)?.attached.get_mut(session)
+    }
+
+    /// Returns what a connection is sent for an event on the session's stream, if anything.
+    fn deliverable(
+        &self,
+        connection: &str,
+        session: &SessionId,
+        event: &Event,
+        is_elsewhere: bool,
+    ) -> Option<StreamMessage> {
+        let connection = self.connections.get(connection)?;
+        let attachment = connection.attached.get(session)?;
+        if !event.recipient.includes(&connection.ids) || !attachment.includes(event.seq, event.kind) {
+            return None;
+        }
+        let is_observer = connection.principal.role == Role::Observer;
+        let body = match event.kind {
+            EventKind::Update | EventKind::Notification | EventKind::Response => event.body.clone(),
+            EventKind::Withdrawal | EventKind::Question if is_observer => return None,
+            EventKind::Withdrawal => event.body.clone(),
+            // The subscription has left out those that are answered.
+            EventKind::Question if is_elsewhere => event.body.clone(),
+            EventKind::Question | EventKind::ClientRequest => {
+                let mut requests = self.agent_requests.values();
+                let is_open =
+                    |request: &&AgentRequest| request.session == *session && request.seq == Some(event.seq);
+                requests.find(is_open)?.body.clone()
+            }
+        };
+        Some(StreamMessage { id: attachment.number(event.seq), body })
     }
 }
 

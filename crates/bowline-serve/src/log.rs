@@ -4,7 +4,7 @@
 //! subscriber never sees an event that a crash could take back. Subscribers pull: each keeps the number of the last
 //! event it has, reads from the recent events in memory or else from the store, and costs no memory when it is slow.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -112,8 +112,50 @@ impl EventLog {
             return;
         }
         log.generation = None;
+        (log.tail, log.tail_bytes) = (VecDeque::new(), 0);
         if log.committed.receiver_count() == 0 {
             state.sessions.remove(session);
+        } else {
+            // Another server may have appended already.
+            log.committed.send_modify(|_| {});
+        }
+    }
+
+    /// Gives up a session once everything before is committed, so that another server can acquire it.
+    pub fn release(self: &Arc<Self>, session: &SessionId, generation: u64) {
+        self.mutate(Mutation::Release { session: session.clone(), generation });
+        let (log, session) = (Arc::clone(self), session.clone());
+        self.after_commit(move || log.close(&session, generation));
+    }
+
+    /// Returns the generation in which this server has acquired a session.
+    pub fn generation(&self, session: &SessionId) -> Option<u64> {
+        self.lock().sessions.get(session)?.generation
+    }
+
+    /// Lets subscribers look again at sessions that another server may have.
+    pub fn wake(&self, sessions: &[SessionId]) {
+        let state = self.lock();
+        let logs = sessions.iter().filter_map(|session| state.sessions.get(session));
+        for log in logs.filter(|log| log.generation.is_none()) {
+            log.committed.send_modify(|_| {});
+        }
+    }
+
+    /// Returns the sessions with subscribers that this server has not acquired.
+    pub fn followed(&self) -> Vec<SessionId> {
+        let state = self.lock();
+        let followed = state.sessions.iter().filter(|(_, log)| log.generation.is_none());
+        followed.map(|(session, _)| session.clone()).collect()
+    }
+
+    /// Lets subscribers look again at followed sessions whose last event is newer than the last look.
+    pub fn wake_newer(&self, last_seqs: &BTreeMap<SessionId, u64>) {
+        let state = self.lock();
+        for (session, last) in last_seqs {
+            if let Some(log) = state.sessions.get(session).filter(|log| log.generation.is_none()) {
+                log.committed.send_if_modified(|seen| std::mem::replace(seen, *last) != *last);
+            }
         }
     }
 
@@ -165,11 +207,16 @@ impl EventLog {
     pub async fn wait_for_room(&self) {
         loop {
             let room = self.has_room.notified();
-            if self.lock().pending_bytes <= MAX_PENDING_BYTES {
+            if self.has_room() {
                 return;
             }
             room.await;
         }
+    }
+
+    /// Returns whether more may wait to be committed.
+    pub(crate) fn has_room(&self) -> bool {
+        self.lock().pending_bytes <= MAX_PENDING_BYTES
     }
 
     /// Waits until everything is committed.
@@ -262,7 +309,7 @@ impl EventLog {
                         continue;
                     }
                     published += 1;
-                    log.push_tail(event);
+                    log.publish(event);
                     changed.insert(session);
                 }
                 PendingItem::Mutation(_) => {}
@@ -271,7 +318,7 @@ impl EventLog {
         }
         self.metrics.add_events(published);
         for log in changed.iter().filter_map(|session| state.sessions.get(session)) {
-            log.committed.send_replace(log.tail.back().map_or(0, |event| event.seq));
+            log.committed.send_modify(|_| {});
         }
         actions
     }
@@ -287,7 +334,15 @@ impl EventLog {
 }
 
 impl SessionLog {
-    fn push_tail(&mut self, event: Event) {
+    fn publish(&mut self, event: Event) {
+        self.committed.send_if_modified(|seq| {
+            *seq = event.seq;
+            false
+        });
+        if self.generation.is_none() {
+            // Subscribers read the store, because another server may append, too.
+            return;
+        }
         self.tail_bytes += event.body.len();
         self.tail.push_back(event);
         while self.tail_bytes > MAX_TAIL_BYTES && self.tail.len() > 1 {
@@ -323,8 +378,11 @@ fn to_mutations(items: &[PendingItem]) -> Vec<Mutation> {
             PendingItem::Mutation(mutation) => {
                 match mutation {
                     Mutation::Create(session) => runs.remove(&session.id),
-                    Mutation::Update(session, _) | Mutation::Delete(session) => runs.remove(session),
-                    Mutation::Append { session, .. } => runs.remove(session),
+                    Mutation::Append { session, .. }
+                    | Mutation::Update { session, .. }
+                    | Mutation::Release { session, .. }
+                    | Mutation::Delete(session) => runs.remove(session),
+                    Mutation::Send(_) | Mutation::Received(_) => None,
                 };
                 mutations.push(mutation.clone());
             }
@@ -339,7 +397,10 @@ fn generations(mutations: &[Mutation]) -> HashMap<SessionId, u64> {
     let changed = mutations.iter().filter_map(|mutation| match mutation {
         Mutation::Create(session) => Some((session.id.clone(), 1)),
         Mutation::Append { session, generation, .. } => Some((session.clone(), *generation)),
-        Mutation::Update(..) | Mutation::Delete(_) => None,
+        Mutation::Update { session, generation, .. } => {
+            generation.map(|generation| (session.clone(), generation))
+        }
+        Mutation::Release { .. } | Mutation::Delete(_) | Mutation::Send(_) | Mutation::Received(_) => None,
     });
     changed.collect()
 }
@@ -373,12 +434,14 @@ impl Subscription {
     pub async fn next(&mut self) -> Result<Vec<Event>, StoreError> {
         loop {
             self.committed.mark_unchanged();
-            let events = match self.recent() {
+            let mut events = match self.recent() {
                 Some(events) => events,
                 None => self.log.store.events_after(&self.session, self.cursor, PAGE_BYTES).await?,
             };
             if let Some(last) = events.last() {
-                self.cursor = last.seq;
+                let last = last.seq;
+                self.drop_answered_questions(&mut events).await?;
+                self.cursor = last;
                 return Ok(events);
             }
             if self.committed.changed().await.is_err() {
@@ -408,10 +471,28 @@ impl Subscription {
         }
     }
 
+    /// Drops questions of another server's session that are answered already. A question is in the session's row before
+    /// its event is stored, so one that is missing there has been answered.
+    async fn drop_answered_questions(&self, events: &mut Vec<Event>) -> Result<(), StoreError> {
+        let has_questions = events.iter().any(|event| event.kind == EventKind::Question);
+        if !has_questions || self.log.store.shared().is_none() || self.log.is_open(&self.session) {
+            return Ok(());
+        }
+        let stored = self.log.store.session(&self.session).await?;
+        let open = stored.map(|stored| stored.pending.questions).unwrap_or_default();
+        events.retain(|event| {
+            event.kind != EventKind::Question || open.iter().any(|question| question.seq == event.seq)
+        });
+        Ok(())
+    }
+
     /// Returns the events after the cursor, if memory has all of them.
-    fn recent(&self) -> Option<Vec<Event>> {
+    fn recent(&mut self) -> Option<Vec<Event>> {
         let state = self.log.lock();
         let log = state.sessions.get(&self.session)?;
+        log.generation?;
+        // A number that the session does not have yet, perhaps because the last events were lost.
+        self.cursor = self.cursor.min(log.last_seq);
         let first = log.tail.front()?;
         let next = self.cursor.saturating_add(1);
         if first.seq > next {

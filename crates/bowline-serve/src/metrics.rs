@@ -37,6 +37,12 @@ impl Metrics {
         self.events.fetch_add(count, Ordering::Relaxed);
     }
 
+    /// Returns how many events were stored.
+    #[must_use]
+    pub fn events(&self) -> u64 {
+        self.events.load(Ordering::Relaxed)
+    }
+
     pub(crate) fn add_request(&self) {
         self.requests.fetch_add(1, Ordering::Relaxed);
     }

@@ -1,6 +1,6 @@
 //! What a server stores: sessions, their events, and the tokens of those who may use it.
 //!
-//! [`ServerStore`] is the interface. All changes go through [`ServerStore::commit`], in order and atomically, and a
+//! [`ServerStore`] is the interface, for one server with a file or several with a database. All changes go through [`ServerStore::commit`], in order and atomically, and a
 //! client is sent only what is committed: after a crash no client has seen what the store does not have.
 
 use std::path::PathBuf;
@@ -13,14 +13,22 @@ use serde_json::Value;
 use crate::event::{ConnectionId, Event, SessionId};
 use crate::token::StoredToken;
 
+mod postgres;
 mod sqlite;
 #[cfg(test)]
 mod tests;
 
+pub use postgres::{
+    ForwardOutcome, Migration, PostgresListener, PostgresOptions, PostgresServerStore, PostgresStatus,
+    PostgresUrl, PostgresUrlError, SCHEMA_VERSION, ServerId, ServerMessage, ServerMessageContent,
+    ServerStatus, WaitingSession, Wake,
+};
 pub use sqlite::SqliteServerStore;
 
 /// The most bytes of events kept of one session. Beyond that, the oldest quarter is dropped.
 pub const MAX_SESSION_BYTES: u64 = 64 << 20;
+/// The most sessions on one page.
+const MAX_PAGE_SIZE: usize = 500;
 
 /// Why the store failed.
 #[derive(Debug, thiserror::Error)]
@@ -55,6 +63,8 @@ pub struct StoredSession {
     pub created_at: Timestamp,
     /// When it last changed.
     pub updated_at: Timestamp,
+    /// When it was archived.
+    pub archived_at: Option<Timestamp>,
 }
 
 /// What a session waits for. If the server dies, the next one answers it.
@@ -62,11 +72,20 @@ pub struct StoredSession {
 pub struct PendingWork {
     /// The requests of clients, as connection and JSON-RPC id.
     pub requests: Vec<(ConnectionId, Value)>,
-    /// The ids of questions to users.
-    pub questions: Vec<String>,
+    /// The questions to users.
+    pub questions: Vec<PendingQuestion>,
     /// The requests that were answered last, so that one that is sent again is not done again.
     #[serde(default)]
     pub answered: Vec<(ConnectionId, Value)>,
+}
+
+/// A question to users.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PendingQuestion {
+    /// Its id, the same for all clients.
+    pub id: String,
+    /// The number of its event.
+    pub seq: u64,
 }
 
 /// How many answered requests of a session are remembered.
@@ -107,6 +126,16 @@ pub struct SessionChange {
     pub setup: Option<Value>,
     /// The new pending work.
     pub pending: Option<PendingWork>,
+    /// Whether it is archived from now on. This alone does not count as a change of the session.
+    pub archived: Option<bool>,
+}
+
+impl SessionChange {
+    /// Returns whether it changes what a session is, rather than where it is listed.
+    #[must_use]
+    pub fn changes_session(&self) -> bool {
+        self.title.is_some() || self.setup.is_some() || self.pending.is_some()
+    }
 }
 
 /// A change to the store.
@@ -124,9 +153,27 @@ pub enum Mutation {
         events: Vec<Event>,
     },
     /// Changes a session's row.
-    Update(SessionId, SessionChange),
+    Update {
+        /// The session.
+        session: SessionId,
+        /// The generation in which this server acquired it; `None` for a change that any server may make.
+        generation: Option<u64>,
+        /// The change.
+        change: SessionChange,
+    },
+    /// Gives up a session, so that another server can acquire it.
+    Release {
+        /// The session.
+        session: SessionId,
+        /// The generation in which this server acquired it.
+        generation: u64,
+    },
     /// Removes a session with its events. A missing one is not an error.
     Delete(SessionId),
+    /// Sends a message to another server that shares the store.
+    Send(Box<ServerMessage>),
+    /// Removes messages from other servers that were handled, by their ids.
+    Received(Vec<i64>),
 }
 
 /// A session that a server has acquired.
@@ -140,6 +187,17 @@ pub struct AcquiredSession {
     pub last_seq: u64,
 }
 
+/// What came of acquiring a session.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Acquisition {
+    /// This server has it now.
+    Acquired(Box<AcquiredSession>),
+    /// There is no such session.
+    NotFound,
+    /// Another server that is alive has it.
+    OwnedElsewhere,
+}
+
 /// Which sessions to list.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SessionQuery {
@@ -147,6 +205,8 @@ pub struct SessionQuery {
     pub principal: Option<String>,
     /// Only those of exactly this directory.
     pub cwd: Option<PathBuf>,
+    /// Only archived sessions; otherwise only those that are not archived.
+    pub archived: bool,
     /// Only those after this one: the last of an earlier page.
     pub after: Option<(Timestamp, SessionId)>,
     /// The most sessions to return.
@@ -168,11 +228,11 @@ pub trait ServerStore: std::fmt::Debug + Send + Sync {
     /// Fails if the store cannot be read.
     fn events_after(&self, session: &SessionId, after: u64, max_bytes: usize) -> StoreFuture<'_, Vec<Event>>;
 
-    /// Acquires a session for this server; `None` if there is none.
+    /// Acquires a session for this server, unless another one that is alive has it.
     ///
     /// # Errors
-    /// Fails if another server has it, or if the store cannot be written.
-    fn acquire(&self, session: &SessionId) -> StoreFuture<'_, Option<AcquiredSession>>;
+    /// Fails if the store cannot be written.
+    fn acquire(&self, session: &SessionId) -> StoreFuture<'_, Acquisition>;
 
     /// Returns a session.
     ///
@@ -209,4 +269,9 @@ pub trait ServerStore: std::fmt::Debug + Send + Sync {
     /// # Errors
     /// Fails if the store cannot be written.
     fn remove_token(&self, name: &str) -> StoreFuture<'_, bool>;
+
+    /// Returns the store if other servers can share it.
+    fn shared(&self) -> Option<&PostgresServerStore> {
+        None
+    }
 }

@@ -47,6 +47,8 @@ pub struct Principal {
     pub name: String,
     /// What it may do.
     pub role: Role,
+    /// The id of its token.
+    pub token: String,
 }
 
 impl Principal {
@@ -121,8 +123,14 @@ impl StoredToken {
     #[must_use]
     pub fn verify(&self, secret: &str, now: Timestamp) -> Option<Principal> {
         let is_right = bool::from(hash(secret).ct_eq(&self.secret_hash));
+        self.principal(now).filter(|_| is_right)
+    }
+
+    /// Returns the principal, if the token has not expired.
+    #[must_use]
+    pub fn principal(&self, now: Timestamp) -> Option<Principal> {
         let is_valid = self.expires_at.is_none_or(|end| now < end);
-        (is_right && is_valid).then(|| Principal { name: self.name.clone(), role: self.role })
+        is_valid.then(|| Principal { name: self.name.clone(), role: self.role, token: self.id.clone() })
     }
 }
 

@@ -25,6 +25,7 @@ const ALLOWED: &[(&str, &str)] = &[
     ("bowline-proxy", "text protocol policy history wire access workspace mcp"),
     ("bowline-serve", "text protocol wire storage"),
     ("bowline-client", "text protocol policy history wire remote storage access workspace host"),
+    ("bowline-web", "text protocol policy history storage access workspace client serve"),
     ("bowline-tui", "text protocol policy history conversation wire storage workspace host agent client"),
     ("bowline-cli", ANY),
     ("test-support", ANY),

@@ -5,12 +5,13 @@ use std::io::Write;
 use std::path::Path;
 
 use bowline_access::audit::AuditEntries;
-use bowline_policy::audit::{AuditDecision, AuditEntry, AuditRecord, AuditSubject, VerificationReport};
+use bowline_policy::audit::{
+    AuditDecision, AuditEntry, AuditRecord, AuditSubject, FoldedEntries, VerificationReport,
+};
 use bowline_storage::clock::format_iso8601;
 use bowline_text::time::Timestamp;
 use serde_json::{Value, json};
 
-use super::fold::FoldedEntries;
 use super::{AuditShowArguments, failed};
 use bowline_client::common::console::{OutputStyle, TextStyle, escape_line, ignore_broken_pipe, pluralize};
 use bowline_client::common::names::shorten_id;

@@ -9,13 +9,13 @@ use bowline_workspace::error::FilesError;
 use bowline_workspace::workspace::{ListedChange, ReversedFile, UndoPreview, Workspace};
 use serde_json::{Value, json};
 
-use super::leftovers::Leftovers;
 use super::selectors::ResolvedSelection;
 use super::undo::UndoRequest;
 use super::{ConflictHandling, failed, patch};
 use bowline_client::common::console::{
     OutputStyle, TextStyle, escape_line, escape_lines, pluralize, print, print_note,
 };
+use bowline_client::common::leftovers::Leftovers;
 use bowline_client::common::pager::print_paged;
 use bowline_client::common::workspace_location::WorkspaceLocation;
 use bowline_client::error::CliError;

@@ -1,32 +1,24 @@
 //! Undo and redo.
 
-use std::collections::HashSet;
 use std::io::IsTerminal as _;
-use std::path::Path;
 
-use bowline_access::audit::AuditLog;
 use bowline_history::changes::{ChangeId, ChangeSource, Reversal};
 use bowline_history::undo::{ChangeSelection, ConflictResolution, ReversalDirection};
-use bowline_policy::audit::{AuditAction, AuditEntry, AuditSubject, DecisionSource};
 use bowline_workspace::error::FilesError;
-use bowline_workspace::roots::RootSpec;
-use bowline_workspace::workspace::{ListedChange, ReversedFile, Workspace};
+use bowline_workspace::workspace::{ListedChange, Workspace};
 
-use super::leftovers::{self, Leftovers};
 use super::report::{UndoContext, UndoExtent, UndoSummary, describe_error, is_conflict};
 use super::selectors::{ResolvedSelection, SelectionPurpose};
 use super::{
     ConflictHandling, ReversalArguments, UndoOptions, failed, no_changes_message, patch, read_history,
 };
 use bowline_client::common::console::{escape_line, print, print_note, write_stderr};
+use bowline_client::common::leftovers::{self, Leftovers};
 use bowline_client::common::names::SessionNames;
 use bowline_client::common::other_workspaces;
+use bowline_client::common::reversal::{open_affected_roots, record_reversal};
 use bowline_client::common::workspace_location::{WorkspaceLocation, WorkspaceMarker};
 use bowline_client::error::CliError;
-use bowline_storage::clock::now;
-
-/// The maximum number of directories opened beside the workspace's own to revert changes in them.
-const MAX_EXTRA_ROOTS: usize = 32;
 
 fn selection_purpose(direction: ReversalDirection) -> SelectionPurpose {
     match direction {
@@ -149,7 +141,7 @@ pub(super) fn perform(
         Err(_) => reverse_file_by_file(&workspace, direction, &resolved.selection, resolution)?,
     };
     workspace.report_kept_texts(|text| print_note(&text.to_string()));
-    record_in_audit_log(location, &workspace, &summary.files);
+    record_reversal(location, &workspace, &summary.files);
     let leftovers = match direction {
         ReversalDirection::Undo => {
             leftovers::clean_up(location, &workspace, &summary.files).unwrap_or_default()
@@ -191,38 +183,10 @@ pub(super) fn restore_text(
             return Err(failed(anyhow::anyhow!("the file stays as it is: {reason}; --print shows the text")));
         }
     };
-    record_in_audit_log(location, &workspace, &outcome.files);
+    record_reversal(location, &workspace, &outcome.files);
     let names: Vec<String> =
         outcome.files.iter().map(|file| escape_line(location.relative_name(&file.path))).collect();
     print(&format!("restored text {id} to {}; `bowline redo` takes that back\n", names.join(", ")))
-}
-
-/// Opens the workspace with the additional directories that the selected changes affect: a session may have several
-/// roots.
-fn open_affected_roots(
-    location: &WorkspaceLocation,
-    workspace: Workspace,
-    history: &[ListedChange],
-    selection: &ChangeSelection,
-) -> Result<Workspace, CliError> {
-    let root = Path::new(&location.root);
-    let mut extra_roots = Vec::new();
-    let mut seen = HashSet::new();
-    let selected = history.iter().map(|changed| &changed.change).filter(|change| selection.matches(change));
-    for change in selected.filter(|change| !Path::new(&change.path).starts_with(root)) {
-        let ancestors = Path::new(&change.path).ancestors().skip(1);
-        let directory = ancestors.filter_map(Path::to_str).find(|path| Path::new(path).is_dir());
-        if let Some(directory) = directory.filter(|directory| seen.insert((*directory).to_owned()))
-            && extra_roots.len() < MAX_EXTRA_ROOTS
-        {
-            extra_roots.push(RootSpec::writable(directory));
-        }
-    }
-    if extra_roots.is_empty() {
-        return Ok(workspace);
-    }
-    drop(workspace);
-    location.open(&extra_roots)
 }
 
 /// Explains why nothing was done, naming every file that blocks the reversal, not only the first.
@@ -267,26 +231,4 @@ fn reverse_file_by_file(
         }
     }
     Ok(summary)
-}
-
-/// Records the reversal in the audit log. A failure is reported and does not fail the command, because the user made
-/// the change.
-fn record_in_audit_log(location: &WorkspaceLocation, workspace: &Workspace, files: &[ReversedFile]) {
-    let append = || -> anyhow::Result<()> {
-        let log = AuditLog::open(&location.audit_log_dir(), &location.anchor, Default::default())?;
-        for file in files {
-            let change = workspace.change(file.change)?;
-            let mut entry = AuditEntry::new(now(), AuditAction::Undo);
-            entry.decided_by = DecisionSource::User;
-            entry.subject = AuditSubject::Path { requested: change.path, resolved: None };
-            (entry.before, entry.after) =
-                (change.before.map(|state| state.hash), change.after.map(|state| state.hash));
-            log.append(&entry)?;
-        }
-        log.sync()?;
-        Ok(())
-    };
-    if let Err(error) = append() {
-        print_note(&format!("the audit log does not tell of it: {error:#}"));
-    }
 }

@@ -6,7 +6,6 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use bowline_protocol::terminal::CommandExit;
-use bowline_serve::token::Principal;
 use bowline_serve::{AgentLauncher, AgentStreams};
 use bowline_workspace::terminals::{ProgramStreams, SupervisedProgram, SupervisorProgram};
 use futures_util::future::BoxFuture;
@@ -46,8 +45,8 @@ impl ProgramLauncher {
 }
 
 impl AgentLauncher for ProgramLauncher {
-    fn launch(&self, principal: &Principal) -> BoxFuture<'_, Result<AgentStreams, String>> {
-        let name = principal.name.clone();
+    fn launch(&self, principal: &str) -> BoxFuture<'_, Result<AgentStreams, String>> {
+        let name = principal.to_owned();
         Box::pin(async move {
             let program = self.command.program(&self.directory, std::env::vars_os());
             let program = program.map_err(|error| error.to_string())?;

@@ -67,7 +67,18 @@ impl WorkspaceLocation {
     /// # Errors
     /// As [`WorkspaceLocation::find`].
     pub fn locate(cwd: Option<&Path>, marker: WorkspaceMarker) -> Result<Self, CliError> {
-        let user_dirs = UserDirs::from_env()?;
+        Self::locate_in(&UserDirs::from_env()?, cwd, marker)
+    }
+
+    /// Finds the workspace of a directory or of its nearest parent, with its records in these directories.
+    ///
+    /// # Errors
+    /// As [`WorkspaceLocation::find`].
+    pub fn locate_in(
+        user_dirs: &UserDirs,
+        cwd: Option<&Path>,
+        marker: WorkspaceMarker,
+    ) -> Result<Self, CliError> {
         let dirs = user_dirs.for_host(user_dirs.policy_file());
         let start_dir = resolve_directory(cwd)?;
         let mut nearest = None;

@@ -3,9 +3,11 @@
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use axum::Router;
+use hyper::service::{Service as _, service_fn};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use hyper_util::service::TowerToHyperService;
@@ -111,12 +113,7 @@ pub async fn serve(
         let stopped = stopped.clone();
         match tls.clone() {
             None => {
-                tokio::spawn(async move {
-                    // A client that sends nothing must not keep its place.
-                    if tokio::time::timeout(HEADER_TIMEOUT, stream.peek(&mut [0])).await.is_ok() {
-                        serve_stream(stream, router, stopped, slot).await;
-                    }
-                });
+                tokio::spawn(serve_stream(stream, router, stopped, slot));
             }
             Some(tls) => {
                 tokio::spawn(async move {
@@ -149,12 +146,27 @@ async fn serve_stream(
         .max_concurrent_streams(4096)
         .keep_alive_interval(Duration::from_secs(20))
         .keep_alive_timeout(Duration::from_secs(20));
-    let serving =
-        builder.serve_connection_with_upgrades(TokioIo::new(stream), TowerToHyperService::new(router));
+    let has_request = Arc::new(AtomicBool::new(false));
+    let service = {
+        let (service, has_request) = (TowerToHyperService::new(router), Arc::clone(&has_request));
+        service_fn(move |request| {
+            has_request.store(true, Ordering::Relaxed);
+            service.call(request)
+        })
+    };
+    let serving = builder.serve_connection_with_upgrades(TokioIo::new(stream), service);
     tokio::pin!(serving);
+    // A client that sends nothing, or only a part of HTTP/2's preface, must not keep its place.
+    let is_silent = async {
+        tokio::time::sleep(HEADER_TIMEOUT).await;
+        if has_request.load(Ordering::Relaxed) {
+            std::future::pending::<()>().await;
+        }
+    };
     let stop = async { stopped.wait_for(|stopped| *stopped).await.map_or_else(drop, drop) };
     let ended = tokio::select! {
         ended = serving.as_mut() => ended,
+        () = is_silent => return,
         () = stop => {
             serving.as_mut().graceful_shutdown();
             serving.await

@@ -1,24 +1,30 @@
 //! A WebSocket: everything of one connection, one message for each text frame.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use axum::extract::ws::{CloseFrame, Message, Utf8Bytes, WebSocket, WebSocketUpgrade, close_code};
 use axum::response::Response;
 use bowline_protocol::remote::CONNECTION_HEADER;
 use bytes::Bytes;
+use futures_util::stream::{SplitSink, SplitStream};
+use futures_util::{SinkExt as _, StreamExt as _};
 use http::{HeaderValue, StatusCode};
 
 use super::{Endpoint, Refusal, new_connection_id};
 use crate::event::ConnectionId;
-use crate::hub::{ConnectError, MergedStream, ReceiveError, StreamMessage};
+use crate::hub::{ConnectError, Hub, MergedStream, ReceiveError, StreamMessage};
 use crate::token::Principal;
 
 /// The largest message.
 const MAX_MESSAGE_BYTES: usize = 64 << 20;
 /// How long a client may take to send `initialize`.
 const INITIALIZE_TIMEOUT: Duration = Duration::from_secs(30);
-/// How often a silent client is asked whether it is there.
+/// How often a client is asked whether it is there, and how often it may leave that unanswered. The question waits
+/// behind what a slow client has not read yet.
 const PING_INTERVAL: Duration = Duration::from_secs(20);
+const MAX_UNANSWERED_PINGS: usize = 3;
 /// How long a frame may take to be written to a client that does not read. Its sessions go on without it.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(60);
 
@@ -33,13 +39,14 @@ pub(super) fn upgrade(
     let endpoint = endpoint.clone();
     let upgrade = upgrade.max_message_size(MAX_MESSAGE_BYTES).max_frame_size(MAX_MESSAGE_BYTES);
     let mut response = upgrade.on_upgrade(move |socket| async move {
-        let mut session = SocketSession { endpoint, connection, socket };
+        let (sink, source) = socket.split();
+        let mut session = SocketSession { hub: endpoint.hub, connection, sink, source, stream: None };
         if let Err((code, reason)) = session.run(&principal).await {
             let frame = CloseFrame { code, reason: reason.into() };
             // The client may be gone.
-            tokio::time::timeout(WRITE_TIMEOUT, session.socket.send(Message::Close(Some(frame)))).await.ok();
+            write(&mut session.sink, Message::Close(Some(frame))).await.ok();
         }
-        session.endpoint.hub.disconnect(&session.connection);
+        session.hub.disconnect(&session.connection);
     });
     response.headers_mut().insert(CONNECTION_HEADER, header);
     Ok(response)
@@ -49,95 +56,106 @@ pub(super) fn upgrade(
 type CloseReason = (u16, String);
 
 struct SocketSession {
-    endpoint: Endpoint,
+    hub: Arc<Hub>,
     connection: ConnectionId,
-    socket: WebSocket,
+    sink: SplitSink<WebSocket, Message>,
+    source: SplitStream<WebSocket>,
+    // Open until the socket is closed: the server waits for it when it stops.
+    stream: Option<MergedStream>,
 }
 
 impl SocketSession {
     async fn run(&mut self, principal: &Principal) -> Result<(), CloseReason> {
-        let first = tokio::time::timeout(INITIALIZE_TIMEOUT, self.receive()).await;
+        let unanswered_pings = AtomicUsize::new(0);
+        let Self { hub, connection, sink, source, stream } = self;
+        let first = tokio::time::timeout(INITIALIZE_TIMEOUT, receive(source, &unanswered_pings)).await;
         let Ok(Some(first)) = first else {
             return Err((close_code::POLICY, "the first message must be `initialize`".to_owned()));
         };
-        let hub = self.endpoint.hub.clone();
-        match hub.connect(principal, &first, true, self.connection.clone()).await {
-            Ok(response) => self.send(response).await?,
+        match hub.connect(principal, &first, true, connection.clone()).await {
+            Ok(response) => send(sink, response).await?,
             Err(ConnectError::Refused(response)) => {
-                self.send(response).await?;
+                send(sink, response).await?;
                 return Err((close_code::ERROR, "the agent did not start".to_owned()));
             }
             Err(ConnectError::Receive(error)) => return Err(refused(&error)),
         }
-        let mut stream = MergedStream::open(&hub, &self.connection).map_err(|error| refused(&error))?;
-        let mut ping = tokio::time::interval(PING_INTERVAL);
-        ping.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-        let mut is_alive = true;
-        loop {
-            tokio::select! {
-                messages = stream.next() => {
-                    let Some(messages) = messages else {
-                        return Err((close_code::AWAY, "the connection ended".to_owned()));
-                    };
-                    for StreamMessage { body, .. } in messages {
-                        self.send(body).await?;
-                    }
+        let stream = stream.insert(MergedStream::open(hub, connection).map_err(|error| refused(&error))?);
+        // Both at the same time: a client may first write what it has before it reads.
+        let read = async {
+            while let Some(text) = receive(source, &unanswered_pings).await {
+                hub.receive(connection, None, text).map_err(|error| refused(&error))?;
+            }
+            Ok(())
+        };
+        let write = write_messages(sink, stream, &unanswered_pings);
+        tokio::select! {
+            // An answer that has arrived counts before it is missed.
+            biased;
+            end = read => end,
+            end = write => end,
+        }
+    }
+}
+
+/// Sends messages and pings until the stream or the client ends.
+async fn write_messages(
+    sink: &mut SplitSink<WebSocket, Message>,
+    stream: &mut MergedStream,
+    unanswered_pings: &AtomicUsize,
+) -> Result<(), CloseReason> {
+    let mut ping = tokio::time::interval(PING_INTERVAL);
+    ping.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        tokio::select! {
+            messages = stream.next() => {
+                let Some(messages) = messages else {
+                    return Err((close_code::AWAY, "the connection ended".to_owned()));
+                };
+                for StreamMessage { body, .. } in messages {
+                    send(sink, body).await?;
                 }
-                frame = self.socket.recv() => {
-                    let Some(Ok(frame)) = frame else { return Ok(()) };
-                    is_alive = true;
-                    let text = match frame {
-                        Message::Text(text) => Bytes::from(text),
-                        Message::Close(_) => return Ok(()),
-                        // Binary frames mean nothing here; the library answers pings.
-                        Message::Binary(_) | Message::Ping(_) | Message::Pong(_) => continue,
-                    };
-                    match hub.receive(&self.connection, None, text) {
-                        Ok(()) => {}
-                        Err(ReceiveError::UnknownConnection) => {
-                            return Err((close_code::AWAY, "the connection ended".to_owned()));
-                        }
-                        Err(error) => return Err(refused(&error)),
-                    }
+            }
+            _ = ping.tick() => {
+                if unanswered_pings.fetch_add(1, Ordering::Relaxed) >= MAX_UNANSWERED_PINGS {
+                    return Err((close_code::AWAY, "the client does not answer".to_owned()));
                 }
-                _ = ping.tick() => {
-                    if !is_alive {
-                        return Err((close_code::AWAY, "the client does not answer".to_owned()));
-                    }
-                    is_alive = false;
-                    self.write(Message::Ping(Bytes::new())).await?;
-                }
+                write(sink, Message::Ping(Bytes::new())).await?;
             }
         }
     }
+}
 
-    /// Waits for a text frame; `None` at the end.
-    async fn receive(&mut self) -> Option<Bytes> {
-        loop {
-            match self.socket.recv().await?.ok()? {
-                Message::Text(text) => return Some(text.into()),
-                Message::Close(_) => return None,
-                Message::Binary(_) | Message::Ping(_) | Message::Pong(_) => {}
-            }
+/// Waits for a text frame; `None` at the end. Any frame answers a ping.
+async fn receive(source: &mut SplitStream<WebSocket>, unanswered_pings: &AtomicUsize) -> Option<Bytes> {
+    loop {
+        let frame = source.next().await?.ok()?;
+        unanswered_pings.store(0, Ordering::Relaxed);
+        match frame {
+            Message::Text(text) => return Some(text.into()),
+            Message::Close(_) => return None,
+            // Binary frames mean nothing here; the library answers pings.
+            Message::Binary(_) | Message::Ping(_) | Message::Pong(_) => {}
         }
     }
+}
 
-    async fn send(&mut self, message: Bytes) -> Result<(), CloseReason> {
-        let text = Utf8Bytes::try_from(message);
-        let text = text.map_err(|_| (close_code::ERROR, "the agent sent invalid text".to_owned()))?;
-        self.write(Message::Text(text)).await
-    }
+async fn send(sink: &mut SplitSink<WebSocket, Message>, message: Bytes) -> Result<(), CloseReason> {
+    let text = Utf8Bytes::try_from(message);
+    let text = text.map_err(|_| (close_code::ERROR, "the agent sent invalid text".to_owned()))?;
+    write(sink, Message::Text(text)).await
+}
 
-    async fn write(&mut self, message: Message) -> Result<(), CloseReason> {
-        match tokio::time::timeout(WRITE_TIMEOUT, self.socket.send(message)).await {
-            Ok(Ok(())) => Ok(()),
-            _ => Err((close_code::AWAY, "the client does not read".to_owned())),
-        }
+async fn write(sink: &mut SplitSink<WebSocket, Message>, message: Message) -> Result<(), CloseReason> {
+    match tokio::time::timeout(WRITE_TIMEOUT, sink.send(message)).await {
+        Ok(Ok(())) => Ok(()),
+        _ => Err((close_code::AWAY, "the client does not read".to_owned())),
     }
 }
 
 fn refused(error: &ReceiveError) -> CloseReason {
     let code = match error {
+        ReceiveError::UnknownConnection => close_code::AWAY,
         ReceiveError::Overloaded(_) | ReceiveError::Draining => close_code::AGAIN,
         _ => close_code::POLICY,
     };

@@ -2,13 +2,14 @@
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bowline_protocol::schema::v1::RequestId;
 use bytes::Bytes;
 use serde_json::Value;
 use tokio::sync::Notify;
 
+use super::attachment::Attachment;
 use super::worker::WorkerKey;
 use crate::event::{ConnectionId, SessionId};
 use crate::token::Principal;
@@ -36,21 +37,58 @@ pub(super) struct Connection {
     // The open session streams, with a number that tells an older stream of the same session that it was replaced.
     pub(super) session_streams: HashMap<SessionId, u64>,
     pub(super) has_merged_streams: bool,
+    // Whether it is a client of another server; its outbox goes there.
+    pub(super) is_remote: bool,
     pub(super) seen: SeenRequests,
     // When the last stream closed or the last message came.
     pub(super) idle_since: Instant,
     pub(super) open_streams: usize,
 }
 
-/// What a connection gets of a session.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Attachment {
-    // Events after this number are sent.
-    pub(super) after: u64,
-    // Events up to this number are history: only updates are sent.
-    pub(super) history_until: u64,
-    // The response that follows the history.
-    pub(super) held_response: Option<Bytes>,
+impl Connection {
+    /// Returns the connection of a client of this server.
+    pub(super) fn new(
+        principal: Principal,
+        capabilities: Value,
+        worker_key: WorkerKey,
+        ids: Vec<ConnectionId>,
+    ) -> Self {
+        Self {
+            principal,
+            capabilities,
+            worker_key,
+            ids,
+            outbox: Arc::default(),
+            attached: HashMap::new(),
+            attach_changed: Arc::default(),
+            session_streams: HashMap::new(),
+            has_merged_streams: false,
+            is_remote: false,
+            seen: SeenRequests::default(),
+            idle_since: Instant::now(),
+            open_streams: 0,
+        }
+    }
+
+    /// Returns whether it belongs to a client of this server that is the principal.
+    pub(super) fn is_client_of(&self, principal: &Principal) -> bool {
+        !self.is_remote && self.principal.name == principal.name
+    }
+
+    /// Sends the responses that wait for a history, if the stream that showed it has been gone for some time: a client
+    /// that does not open it again must not wait for ever.
+    pub(super) fn release_responses(&mut self, now: Instant, timeout: Duration) {
+        if now.duration_since(self.idle_since) < timeout {
+            return;
+        }
+        for (session, attachment) in &mut self.attached {
+            if !self.session_streams.contains_key(session)
+                && let Some(response) = attachment.held_response.take()
+            {
+                self.outbox.push(OutboxItem::Message(response));
+            }
+        }
+    }
 }
 
 /// The ids of requests that a connection has sent, the newest ones.
@@ -123,6 +161,8 @@ struct OutboxState {
     bytes: usize,
     sent_bytes: usize,
     is_closed: bool,
+    // Whether the stream ends after what is here.
+    is_finished: bool,
     // Counts readers: only the newest is served.
     reader: u64,
 }
@@ -153,6 +193,12 @@ impl Outbox {
         state.items.push_back((number, item));
         state.is_closed = state.bytes > MAX_UNSENT_BYTES + MAX_SENT_BYTES;
         drop(state);
+        self.changed.notify_waiters();
+    }
+
+    /// Ends the stream after what it has.
+    pub(super) fn finish(&self) {
+        self.lock().is_finished = true;
         self.changed.notify_waiters();
     }
 
@@ -196,6 +242,9 @@ impl Outbox {
                 if let Some((number, item)) = state.items.get(index).cloned() {
                     state.mark_sent(number, size(&item));
                     return OutboxStep::Send(number, item);
+                }
+                if state.is_finished {
+                    return OutboxStep::End;
                 }
             }
             changed.await;

@@ -5,7 +5,6 @@ use bowline_protocol::remote::MessageHead;
 use bowline_storage::clock::now;
 use bowline_wire::message::peek::{PeekedMessage, parse_id, peek, replace_id};
 use memchr::memmem;
-use worker::OpenRequest;
 
 use crate::store::StoredSession;
 
@@ -16,6 +15,7 @@ const MAX_AGENT_REQUESTS: usize = 4096;
 
 /// Handles a line of an agent. Lines that are no messages are skipped: some agents print to stdout.
 pub(super) fn route_agent_line(hub: &Hub, worker: WorkerId, line: &Bytes) {
+    let line = &message::clean_line(line);
     match peek(line) {
         PeekedMessage::Response { id, .. } => {
             let mut state = hub.lock();
@@ -26,6 +26,7 @@ pub(super) fn route_agent_line(hub: &Hub, worker: WorkerId, line: &Bytes) {
             let open = number.and_then(|number| state.workers.get_mut(&worker)?.open.remove(&number));
             if let Some(open) = open {
                 route_response(hub, &mut state, worker, open, line, id);
+                hub.progress.notify_waiters();
             }
         }
         PeekedMessage::Notification { method } => route_notification(hub, worker, &method, line),
@@ -68,6 +69,9 @@ fn route_notification(hub: &Hub, worker: WorkerId, method: &str, line: &Bytes) {
     let is_update = method == "session/update";
     let kind = if is_update { EventKind::Update } else { EventKind::Notification };
     hub.log.append(&session, kind, Recipient::All, Bytes::copy_from_slice(line));
+    if is_update && memmem::find(line, b"usage_update").is_some() {
+        hub.note_usage(state, &session, line);
+    }
     if is_update
         && SETUP_UPDATES.iter().any(|kind| memmem::find(line, kind.as_bytes()).is_some())
         && let Some(open) = state.sessions.get_mut(&session)
@@ -81,8 +85,8 @@ fn route_notification(hub: &Hub, worker: WorkerId, method: &str, line: &Bytes) {
         if has_changed || title.is_some() {
             open.title = title.clone().or(open.title.take());
             let setup = has_changed.then(|| open.setup.clone());
-            let change = SessionChange { title, setup, pending: None };
-            hub.log.mutate(Mutation::Update(session, change));
+            let change = SessionChange { title, setup, ..SessionChange::default() };
+            hub.update_session(&session, change);
         }
     }
 }
@@ -119,6 +123,9 @@ fn route_request(hub: &Hub, worker: WorkerId, id: &RequestId, raw: &[u8], method
     if !agent.sessions.contains(&session) {
         return refuse(state, message::INVALID_PARAMS, "this session is not open");
     }
+    if raw.len() > MAX_ID_BYTES {
+        return refuse(state, message::INVALID_PARAMS, &format!("an id has at most {MAX_ID_BYTES} bytes"));
+    }
     if agent.agent_requests.contains_key(id) {
         return refuse(state, message::INVALID_PARAMS, "this id belongs to a request that is still open");
     }
@@ -143,11 +150,14 @@ fn route_request(hub: &Hub, worker: WorkerId, id: &RequestId, raw: &[u8], method
     };
     if is_question {
         hub.metrics.add_question();
-        request.seq = hub.log.append(&session, EventKind::Question, Recipient::All, body);
+        // Stored before its event: where another server finds the event, it also finds whether the question is open.
+        // Events are appended only under the hub's lock.
+        let seq = hub.log.last_seq(&session) + 1;
         if let Some(open) = state.sessions.get_mut(&session) {
-            open.pending.questions.push(name.clone());
+            open.pending.questions.push(PendingQuestion { id: name.clone(), seq });
             hub.save_pending(&session, open);
         }
+        request.seq = hub.log.append(&session, EventKind::Question, Recipient::All, body);
     }
     state.agent_requests.insert(name, request);
     if !is_question {
@@ -181,6 +191,10 @@ fn route_response(
         }
         OpenRequest::Client { connection, id, method, session, params } => {
             let response: Bytes = replace_id(line, raw, &json!(id).to_string()).into();
+            if let (Some(session), "session/prompt") = (&session, &*method) {
+                let has_failed = matches!(peek(line), PeekedMessage::Response { is_error: true, .. });
+                state.note_turn(session, has_failed);
+            }
             if let (Some(session), Some(params)) = (&session, &params) {
                 note_setting(hub, state, session, &connection, &method, params, line);
             }
@@ -216,7 +230,7 @@ fn note_setting(
         return;
     }
     let change = SessionChange { setup: Some(open.setup.clone()), ..SessionChange::default() };
-    hub.log.mutate(Mutation::Update(session.clone(), change));
+    hub.update_session(session, change);
     let update = match method {
         "session/set_mode" => {
             json!({ "sessionUpdate": "current_mode_update", "currentModeId": params["modeId"] })
@@ -251,6 +265,11 @@ fn register_session(
         return;
     };
     let principal = found.principal.name.clone();
+    if session.len() > MAX_ID_BYTES {
+        let why = format!("the agent gave a new session an id of more than {MAX_ID_BYTES} bytes");
+        let error = message::error(&id, message::INTERNAL, &why);
+        return hub.respond(state, connection, None, &id, error);
+    }
     if state.sessions.contains_key(&session) {
         let error = taken();
         return hub.respond(state, connection, None, &id, error);
@@ -265,7 +284,9 @@ fn register_session(
         pending: PendingWork::default(),
         created_at: now,
         updated_at: now,
+        archived_at: None,
     })));
+    hub.announce_change(&session);
     hub.log.open(&session, 1, 0);
     state.sessions.insert(
         session.clone(),
@@ -286,7 +307,7 @@ fn register_session(
             hub.log.append(&session, EventKind::Update, Recipient::All, update);
         }
     }
-    hub.attach(state, connection, &session, Attachment { after: 0, history_until: 0, held_response: None });
+    hub.attach(state, connection, &session, Attachment::after(0));
     let Some(found) = state.connections.get(connection) else { return };
     let outbox = Arc::clone(&found.outbox);
     let (response, error) = (message::result(&id, setup), taken());

@@ -2,12 +2,16 @@
 
 use super::*;
 use bowline_protocol::remote::{MessageHead, MessageHeadError};
-use bowline_wire::message::peek::{PeekedMessage, peek, replace_id};
-use worker::OpenRequest;
+use bowline_wire::message::peek::{PeekedMessage, parse_id, peek, replace_id};
+use futures_util::future::BoxFuture;
 
 /// The most messages that wait for a session to be opened.
 const MAX_WAITING_MESSAGES: usize = 256;
 const MAX_WAITING_BYTES: usize = 64 << 20;
+/// The most requests of clients about one session that its agent has not answered.
+const MAX_SESSION_REQUESTS: usize = 256;
+/// The most requests that one agent has not answered, before those about no session are refused.
+const MAX_AGENT_OPEN_REQUESTS: usize = 4096;
 /// The methods that change nothing, which observers may use.
 const OBSERVER_METHODS: [&str; 4] = ["session/list", "session/load", "session/resume", "session/close"];
 
@@ -23,10 +27,7 @@ impl Hub {
         message: Bytes,
     ) -> Result<(), ReceiveError> {
         let message = message::one_line(message);
-        let head = MessageHead::parse(&message).map_err(|error| match error {
-            MessageHeadError::Batch => ReceiveError::Batch,
-            MessageHeadError::Malformed => ReceiveError::Invalid(error.to_string()),
-        })?;
+        let head = read_head(&message)?;
         if let (Some(header), Some(session)) = (header, head.session_id.as_deref())
             && header != session
         {
@@ -83,12 +84,21 @@ impl Hub {
                 let session: SessionId = session.as_ref().into();
                 let (id, hub, connection) = (id.clone(), Arc::clone(self), connection.clone());
                 drop(state);
-                tokio::spawn(async move { open::delete_session(hub, connection, id, session).await });
+                tokio::spawn(
+                    async move { open::delete_session(hub, connection, id, session, message).await },
+                );
             }
             ("session/fork", Some(id), _) => {
                 let error =
                     message::error(id, message::METHOD_NOT_FOUND, "this server does not fork sessions");
                 self.respond(&mut state, connection, None, id, error);
+            }
+            (_, id, None) if method.starts_with("session/") => {
+                if let Some(id) = id {
+                    let why = format!("{method} needs the text `sessionId` in its params");
+                    let error = message::error(id, message::INVALID_PARAMS, &why);
+                    self.respond(&mut state, connection, None, id, error);
+                }
             }
             (_, _, Some(session)) => {
                 let session: SessionId = session.as_ref().into();
@@ -105,7 +115,7 @@ impl Hub {
     }
 
     /// Takes a message about a session: now if it is open, else once it is.
-    fn receive_for_session(
+    pub(super) fn receive_for_session(
         self: &Arc<Self>,
         mut state: MutexGuard<'_, HubState>,
         connection: &ConnectionId,
@@ -146,19 +156,10 @@ impl Hub {
         session: &SessionId,
         waiting: Vec<(ConnectionId, Bytes)>,
     ) {
-        state.sessions.insert(
-            session.clone(),
-            Session {
-                principal: String::new(),
-                generation: 0,
-                stage: Stage::Opening(waiting),
-                title: None,
-                setup: Value::Null,
-                pending: PendingWork::default(),
-                attached: HashSet::new(),
-            },
-        );
-        tokio::spawn(open::open_session(Arc::clone(self), connection.clone(), session.clone()));
+        state.sessions.insert(session.clone(), Session::opening(waiting));
+        let opening: BoxFuture<'static, ()> =
+            Box::pin(open::open_session(Arc::clone(self), connection.clone(), session.clone()));
+        tokio::spawn(opening);
     }
 
     /// Handles a message about an open session.
@@ -193,14 +194,15 @@ impl Hub {
             return;
         }
         match (&*method, id) {
-            ("session/load", Some(id)) => self.attach_with_history(state, connection, session, &id),
-            ("session/resume", Some(id)) => {
-                let response = message::result(&id, &setup_for_client(open));
+            ("session/load", Some(id)) => {
+                let response = message::result(&id, &setup_for_client(&open.setup));
                 let last = self.log.last_seq(session);
-                let attachment = Attachment { after: last, history_until: 0, held_response: None };
-                self.attach(state, connection, session, attachment);
-                self.push(state, connection, OutboxItem::Message(response));
-                self.push(state, connection, OutboxItem::Subscribe { session: session.clone(), after: last });
+                self.attach_with_history(state, connection, session, response, last);
+            }
+            ("session/resume", Some(id)) => {
+                let response = message::result(&id, &setup_for_client(&open.setup));
+                let last = self.log.last_seq(session);
+                self.attach_without_history(state, connection, session, response, last);
             }
             ("session/close", Some(id)) => {
                 self.detach(state, connection, session);
@@ -208,57 +210,89 @@ impl Hub {
                 self.respond(state, connection, None, &id, response);
             }
             (_, id) => {
-                self.ensure_attached(state, connection, session);
+                self.ensure_attached(state, connection, session, self.log.last_seq(session));
                 self.forward(state, connection, session, worker, id, &method, message);
             }
         }
     }
 
     /// Attaches a client that uses a session without having opened it. It gets what comes from now on.
-    fn ensure_attached(&self, state: &mut HubState, connection: &ConnectionId, session: &SessionId) {
-        let is_attached =
-            state.connections.get(connection).is_some_and(|found| found.attached.contains_key(session));
+    pub(super) fn ensure_attached(
+        &self,
+        state: &mut HubState,
+        connection: &ConnectionId,
+        session: &SessionId,
+        after: u64,
+    ) {
+        // A client of another server is attached there.
+        let is_attached = state
+            .connections
+            .get(connection)
+            .is_none_or(|found| found.is_remote || found.attached.contains_key(session));
         if !is_attached {
-            let after = self.log.last_seq(session);
-            let attachment = Attachment { after, history_until: 0, held_response: None };
-            self.attach(state, connection, session, attachment);
+            self.attach(state, connection, session, Attachment::after(after));
             self.push(state, connection, OutboxItem::Subscribe { session: session.clone(), after });
         }
     }
 
     /// Attaches a client that loads a session: it gets the updates so far, then the response, then what follows.
-    fn attach_with_history(
+    pub(super) fn attach_with_history(
         &self,
         state: &mut HubState,
         connection: &ConnectionId,
         session: &SessionId,
-        id: &RequestId,
+        response: Bytes,
+        last: u64,
     ) {
-        let Some(open) = state.sessions.get(session) else { return };
-        let response = message::result(id, &setup_for_client(open));
-        let last = self.log.last_seq(session);
         let Some(found) = state.connections.get(connection) else { return };
+        let earlier = found.attached.get(session);
         if !found.has_merged_streams && found.session_streams.contains_key(session) {
             // The session's stream sends the history and then releases the response.
-            let attachment = Attachment { after: 0, history_until: last, held_response: Some(response) };
+            let attachment = Attachment::load(earlier, last, response);
             self.attach(state, connection, session, attachment);
             return;
         }
-        let attachment = Attachment { after: last, history_until: last, held_response: None };
+        let attachment = Attachment::load_on_connection(earlier, last);
         self.attach(state, connection, session, attachment);
         self.push(state, connection, OutboxItem::History { session: session.clone(), until: last });
         self.push(state, connection, OutboxItem::Message(response));
         self.push(state, connection, OutboxItem::Subscribe { session: session.clone(), after: last });
     }
 
+    /// Attaches a client that resumes a session: it gets the response, then what follows.
+    pub(super) fn attach_without_history(
+        &self,
+        state: &mut HubState,
+        connection: &ConnectionId,
+        session: &SessionId,
+        response: Bytes,
+        last: u64,
+    ) {
+        let is_attached =
+            state.connections.get(connection).is_some_and(|found| found.attached.contains_key(session));
+        if !is_attached {
+            self.attach(state, connection, session, Attachment::after(last));
+        }
+        self.push(state, connection, OutboxItem::Message(response));
+        self.push(state, connection, OutboxItem::Subscribe { session: session.clone(), after: last });
+    }
+
     /// Detaches a client from a session. The last one closes it at the agent, unless a turn runs.
-    fn detach(&self, state: &mut HubState, connection: &ConnectionId, session: &SessionId) {
+    pub(super) fn detach(&self, state: &mut HubState, connection: &ConnectionId, session: &SessionId) {
         if let Some(found) = state.connections.get_mut(connection) {
-            found.attached.remove(session);
+            let attachment = found.attached.remove(session);
+            if let Some(response) = attachment.and_then(|attachment| attachment.held_response) {
+                found.outbox.push(OutboxItem::Message(response));
+            }
             found.attach_changed.notify_waiters();
         }
+        if let Some(open) = state.sessions.get_mut(session) {
+            open.attached.remove(connection);
+        }
+        self.release_requests(state, connection, session);
+        // The client has left on purpose: the agent need not wait for it to come back.
+        self.end_requests(state, session, |request| !request.is_question && request.seq.is_none());
         let Some(open) = state.sessions.get_mut(session) else { return };
-        open.attached.remove(connection);
         let (is_used, generation) = (!open.attached.is_empty() || !open.pending.is_empty(), open.generation);
         let Stage::Open(worker) = open.stage else { return };
         let Some(worker) = state.workers.get_mut(&worker) else { return };
@@ -270,8 +304,7 @@ impl Hub {
         worker.input.push(message::request(id, "session/close", &json!({ "sessionId": session })));
         worker.sessions.remove(session);
         state.sessions.remove(session);
-        let (log, session) = (Arc::clone(&self.log), session.clone());
-        self.log.after_commit(move || log.close(&session, generation));
+        self.log.release(session, generation);
     }
 
     /// Forwards a message about a session to its agent.
@@ -290,19 +323,26 @@ impl Hub {
         let (Some(agent), Some(open)) = (workers.get_mut(&worker), sessions.get_mut(session)) else {
             if let Some(id) = id {
                 let error = message::error(&id, message::INTERNAL, "the agent has ended: try again");
-                self.respond(state, connection, None, &id, error);
+                self.respond(state, connection, Some(session), &id, error);
             }
             return;
         };
         agent.idle_since = Instant::now();
         let Some(id) = id else {
-            agent.input.push_always(message.clone());
+            agent.input.push(message.clone());
             return;
         };
         let Some(found) = connections.get(connection) else { return };
         if open.pending.knows(&found.ids, &json!(id)) {
             // It came on an earlier connection, and the client did not learn that it had arrived.
             return;
+        }
+        let PeekedMessage::Request { id: raw, .. } = peek(message) else { return };
+        if open.pending.requests.len() >= MAX_SESSION_REQUESTS {
+            let why =
+                format!("{MAX_SESSION_REQUESTS} requests about this session wait for the agent already");
+            let error = message::error(&id, message::OVERLOADED, &why);
+            return self.respond(state, connection, Some(session), &id, error);
         }
         let is_setting =
             matches!(method, "session/set_mode" | "session/set_model" | "session/set_config_option");
@@ -317,7 +357,6 @@ impl Hub {
             session: Some(session.clone()),
             params: kept,
         });
-        let PeekedMessage::Request { id: raw, .. } = peek(message) else { return };
         if !agent.input.push(replace_id(message, raw, &number.to_string()).into()) {
             agent.open.remove(&number);
             let error = message::error(&id, message::OVERLOADED, "the agent does not read its input");
@@ -332,9 +371,9 @@ impl Hub {
             for update in message::prompt_updates(session, &params) {
                 self.log.append(session, EventKind::Update, Recipient::AllBut(connection.clone()), update);
             }
-            let change =
-                SessionChange { title: open.title.clone(), setup: None, pending: Some(open.pending.clone()) };
-            self.log.mutate(Mutation::Update(session.clone(), change));
+            let (title, pending) = (open.title.clone(), Some(open.pending.clone()));
+            let change = SessionChange { title, pending, ..SessionChange::default() };
+            self.update_session(session, change);
         } else {
             self.save_pending(session, open);
         }
@@ -360,6 +399,12 @@ impl Hub {
             agent.input.push(message.clone());
             return;
         };
+        let PeekedMessage::Request { id: raw, .. } = peek(&message) else { return };
+        if agent.open.len() >= MAX_AGENT_OPEN_REQUESTS {
+            let error =
+                message::error(&id, message::OVERLOADED, "too many requests wait for the agent already");
+            return self.respond(&mut state, &connection, None, &id, error);
+        }
         let number = agent.add_request(OpenRequest::Client {
             connection: connection.clone(),
             id: id.clone(),
@@ -367,7 +412,6 @@ impl Hub {
             session: None,
             params: None,
         });
-        let PeekedMessage::Request { id: raw, .. } = peek(&message) else { return };
         if !agent.input.push(replace_id(&message, raw, &number.to_string()).into()) {
             agent.open.remove(&number);
             let error = message::error(&id, message::OVERLOADED, "the agent does not read its input");
@@ -376,9 +420,14 @@ impl Hub {
     }
 
     /// Forwards the cancellation of a request, with the id that the request has at the agent.
-    fn cancel_request(&self, state: &mut HubState, connection: &ConnectionId, message: &[u8]) {
-        let Ok(message) = serde_json::from_slice::<Value>(message) else { return };
-        let cancelled = &message["params"]["requestId"];
+    pub(super) fn cancel_request(
+        self: &Arc<Self>,
+        state: &mut HubState,
+        connection: &ConnectionId,
+        message: &Bytes,
+    ) {
+        let Ok(value) = serde_json::from_slice::<Value>(message) else { return };
+        let cancelled = &value["params"]["requestId"];
         for worker in state.workers.values() {
             let found = worker.open.iter().find(|(_, open)| match open {
                 OpenRequest::Client { connection: of, id, .. }
@@ -392,12 +441,22 @@ impl Hub {
                 return;
             }
         }
+        // The request may be at another server: there, its session waits for this connection.
+        self.forward_to_waiting(state, connection, connection, message);
     }
 
     /// Takes a client's answer to a request of an agent. Only the first counts.
-    fn take_answer(&self, state: &mut HubState, connection: &ConnectionId, id: &RequestId, message: &Bytes) {
+    pub(super) fn take_answer(
+        self: &Arc<Self>,
+        state: &mut HubState,
+        connection: &ConnectionId,
+        id: &RequestId,
+        message: &Bytes,
+    ) {
         let RequestId::Str(id) = id else { return };
-        let Some(request) = state.agent_requests.get(&**id) else { return };
+        let Some(request) = state.agent_requests.get(&**id) else {
+            return self.forward_to_waiting(state, connection, id, message);
+        };
         let (Some(found), Some(open)) =
             (state.connections.get(connection), state.sessions.get(&request.session))
         else {
@@ -444,14 +503,13 @@ impl Hub {
             message::cancellation(&json!(id)),
         );
         if let Some(session) = state.sessions.get_mut(&request.session) {
-            session.pending.questions.retain(|question| question != id);
+            session.pending.questions.retain(|question| question.id != id);
             self.save_pending(&request.session, session);
         }
     }
 
     /// Denies a question that no user answered in time, or fails a request that no client could serve.
-    pub(super) fn expire_request(&self, id: &str) {
-        let mut state = self.lock();
+    pub(super) fn expire_request(&self, state: &mut HubState, id: &str) {
         let Some(request) = state.agent_requests.remove(id) else { return };
         let answer = if request.is_question {
             self.metrics.add_expired_question();
@@ -466,7 +524,21 @@ impl Hub {
             worker.agent_requests.remove(&request.id);
             worker.input.push_always(answer);
         }
-        self.withdraw(&mut state, id, &request, None);
+        self.withdraw(state, id, &request, None);
+    }
+
+    /// Denies or fails some requests of an agent about a session at once.
+    pub(super) fn end_requests(
+        &self,
+        state: &mut HubState,
+        session: &SessionId,
+        is_ended: impl Fn(&AgentRequest) -> bool,
+    ) {
+        let requests = state.agent_requests.iter();
+        let ended = requests.filter(|(_, request)| request.session == *session && is_ended(request));
+        for id in ended.map(|(id, _)| id.clone()).collect::<Vec<_>>() {
+            self.expire_request(state, &id);
+        }
     }
 
     /// Sends a response to a client's request: as an event of its session, or on the connection's own stream.
@@ -499,6 +571,38 @@ impl Hub {
     }
 }
 
+/// Reads what decides where a message goes, and refuses messages that an agent could read in another way.
+fn read_head(message: &[u8]) -> Result<MessageHead<'_>, ReceiveError> {
+    let invalid = |why: String| Err(ReceiveError::Invalid(why));
+    if str::from_utf8(message).is_err() {
+        return invalid("the message is not UTF-8".to_owned());
+    }
+    let head = match MessageHead::parse(message) {
+        Ok(head) => head,
+        Err(MessageHeadError::Batch) => return Err(ReceiveError::Batch),
+        Err(error @ MessageHeadError::Malformed) => return invalid(error.to_string()),
+    };
+    // The id is replaced where it was found at a glance.
+    let is_same = match peek(message) {
+        PeekedMessage::Request { id, .. } => head.is_request() && parse_id(id) == head.id,
+        PeekedMessage::Notification { .. } => head.id.is_none(),
+        PeekedMessage::Response { id, .. } => head.is_response() && parse_id(id) == head.id,
+        PeekedMessage::Other => false,
+    };
+    if !is_same {
+        return invalid(MessageHeadError::Malformed.to_string());
+    }
+    let request_id = match &head.id {
+        Some(RequestId::Str(id)) => id.len(),
+        _ => 0,
+    };
+    let session_id = head.session_id.as_ref().map_or(0, |id| id.len());
+    if request_id.max(session_id) > MAX_ID_BYTES {
+        return invalid(format!("an id has at most {MAX_ID_BYTES} bytes"));
+    }
+    Ok(head)
+}
+
 /// Returns the error for a session that does not exist, or that the client must not know of.
 pub(super) fn unknown_session(id: &RequestId, session: &str) -> Bytes {
     let why = format!("there is no session {session}; `session/list` lists yours");
@@ -506,8 +610,8 @@ pub(super) fn unknown_session(id: &RequestId, session: &str) -> Bytes {
 }
 
 /// Returns what a client is told when it opens a session that exists.
-fn setup_for_client(session: &Session) -> Value {
-    let mut setup = session.setup.clone();
+pub(super) fn setup_for_client(setup: &Value) -> Value {
+    let mut setup = setup.clone();
     if let Some(members) = setup.as_object_mut() {
         members.remove("sessionId");
     }

@@ -1,5 +1,6 @@
 //! JSON-RPC messages that the server itself makes, and small changes to those it forwards.
 
+use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 
 use bowline_protocol::schema::v1::RequestId;
@@ -56,6 +57,16 @@ pub(crate) fn one_line(message: Bytes) -> Bytes {
     }
     // JSON has no line breaks inside of texts.
     message.iter().map(|byte| if matches!(byte, b'\n' | b'\r') { b' ' } else { *byte }).collect()
+}
+
+/// Returns a line of an agent as it can be sent on: an event stream has no carriage returns inside of a line, and
+/// clients accept only UTF-8. Most lines stay as they are.
+pub(crate) fn clean_line(line: &Bytes) -> Bytes {
+    let line = one_line(line.clone());
+    match String::from_utf8_lossy(&line) {
+        Cow::Borrowed(_) => line,
+        Cow::Owned(text) => text.into(),
+    }
 }
 
 /// Returns the answer to a question that no user answered.

@@ -3,9 +3,8 @@
 use super::*;
 use bowline_storage::clock::format_iso8601;
 use bowline_text::time::Timestamp;
-use worker::OpenRequest;
 
-use crate::store::{AcquiredSession, SessionQuery, StoredSession};
+use crate::store::{AcquiredSession, Acquisition, SessionQuery, StoredSession};
 
 use super::from_client::unknown_session;
 
@@ -15,20 +14,28 @@ const PAGE_SIZE: usize = 100;
 /// Why a session cannot be opened.
 enum OpenError {
     NotFound,
+    /// Another server has it.
+    Elsewhere,
+    /// No client that may open it waits for it.
+    NotAllowed,
     Failed(String),
 }
 
 /// Opens a stored session at an agent, then handles the messages that waited for it.
 pub(super) async fn open_session(hub: Arc<Hub>, connection: ConnectionId, session: SessionId) {
     let outcome = try_open(&hub, &connection, &session).await;
+    if let Err(OpenError::Elsewhere) = outcome {
+        return servers::use_elsewhere(hub, session).await;
+    }
     let mut state = hub.lock();
+    hub.progress.notify_waiters();
     let Some(opening) = state.sessions.remove(&session) else { return };
     let Stage::Opening(waiting) = opening.stage else { return };
     let outcome = outcome.and_then(|(open, worker)| {
         if state.workers.contains_key(&worker) {
             return Ok(open);
         }
-        hub.log.close(&session, open.generation);
+        hub.log.release(&session, open.generation);
         Err(OpenError::Failed("the agent ended while it opened the session".to_owned()))
     });
     match outcome {
@@ -38,7 +45,10 @@ pub(super) async fn open_session(hub: Arc<Hub>, connection: ConnectionId, sessio
                 state.connections.iter().filter(|(_, found)| found.attached.contains_key(&session));
             let attached = attached.map(|(id, _)| id.clone()).collect();
             let mut open = Session { attached, ..open };
-            open.pending.questions.extend(opening.pending.questions);
+            if !opening.pending.questions.is_empty() {
+                open.pending.questions.extend(opening.pending.questions);
+                hub.save_pending(&session, &open);
+            }
             state.sessions.insert(session.clone(), open);
             hub.assign_requests(&mut state, &session);
             for (connection, message) in waiting {
@@ -46,16 +56,29 @@ pub(super) async fn open_session(hub: Arc<Hub>, connection: ConnectionId, sessio
             }
         }
         Err(error) => {
+            let mut others = Vec::new();
             for (connection, message) in waiting {
+                let found = state.connections.get(&connection);
+                // Before the session was found, its owner is not known.
+                let may_see = opening.principal.is_empty()
+                    || found.is_some_and(|found| found.principal.may_see(&opening.principal));
+                if may_see && matches!(error, OpenError::NotAllowed) {
+                    others.push((connection, message));
+                    continue;
+                }
                 let Ok(remote::MessageHead { id: Some(id), .. }) = remote::MessageHead::parse(&message)
                 else {
                     continue;
                 };
                 let response = match &error {
-                    OpenError::NotFound => unknown_session(&id, &session),
-                    OpenError::Failed(why) => message::error(&id, message::INTERNAL, why),
+                    OpenError::Failed(why) if may_see => message::error(&id, message::INTERNAL, why),
+                    _ => unknown_session(&id, &session),
                 };
                 hub.respond(&mut state, &connection, None, &id, response);
+            }
+            if let Some((connection, _)) = others.first() {
+                // They came after the look for a client that may open it.
+                hub.begin_opening(&mut state, &connection.clone(), &session, others);
             }
         }
     }
@@ -70,26 +93,40 @@ async fn try_open(
     // What is still on its way to the store belongs to an earlier generation.
     hub.log.flush().await;
     let stored = hub.store.session(session).await.map_err(failed)?.ok_or(OpenError::NotFound)?;
-    let (principal, capabilities) = {
-        let state = hub.lock();
-        let found = state.connections.get(connection).ok_or(OpenError::NotFound)?;
-        (found.principal.clone(), found.capabilities.clone())
+    let capabilities = {
+        let mut state = hub.lock();
+        let HubState { sessions, connections, .. } = &mut *state;
+        let opening = sessions.get_mut(session).ok_or(OpenError::NotFound)?;
+        // From here on it is known who may see the session.
+        opening.principal.clone_from(&stored.principal);
+        let waiting = match &opening.stage {
+            Stage::Opening(waiting) => &waiting[..],
+            Stage::Open(_) => &[],
+        };
+        let clients = waiting.iter().map(|(waiting, _)| waiting).chain([connection]);
+        let clients: Vec<&Connection> = clients.filter_map(|client| connections.get(client)).collect();
+        let user = clients.iter().find(|client| client.principal.may_use(&stored.principal));
+        match user {
+            Some(user) => user.capabilities.clone(),
+            // What an observer says it can do has no effect on the session.
+            None if clients.iter().any(|client| client.principal.may_see(&stored.principal)) => json!({}),
+            None => return Err(OpenError::NotAllowed),
+        }
     };
-    if !principal.may_see(&stored.principal) {
-        return Err(OpenError::NotFound);
-    }
-    // What an observer says it can do has no effect on the session.
-    let capabilities = if principal.may_use(&stored.principal) { capabilities } else { json!({}) };
     // The directory may have been replaced by a link since the session was created.
     let cwd = stored.cwd.to_string_lossy().into_owned();
     message::check_directory(&cwd, &hub.options.roots)
         .map_err(|error| OpenError::Failed(error.to_string()))?;
-    let acquired = hub.store.acquire(session).await.map_err(failed)?.ok_or(OpenError::NotFound)?;
+    let acquired = match hub.store.acquire(session).await.map_err(failed)? {
+        Acquisition::Acquired(acquired) => *acquired,
+        Acquisition::NotFound => return Err(OpenError::NotFound),
+        Acquisition::OwnedElsewhere => return Err(OpenError::Elsewhere),
+    };
     let AcquiredSession { session: stored, generation, last_seq } = acquired;
     hub.log.open(session, generation, last_seq);
     let pending = settle(hub, session, stored.pending.clone());
     let opened = open_at_agent(hub, session, &stored, capabilities).await;
-    let (worker, result) = opened.inspect_err(|_| hub.log.close(session, generation))?;
+    let (worker, result) = opened.inspect_err(|_| hub.log.release(session, generation))?;
     let setup = if result.is_object() { result } else { stored.setup };
     let open = Session {
         principal: stored.principal,
@@ -104,7 +141,7 @@ async fn try_open(
 }
 
 /// Answers what an earlier server left unanswered, and returns what is left to remember.
-fn settle(hub: &Hub, session: &SessionId, mut pending: PendingWork) -> PendingWork {
+pub(super) fn settle(hub: &Hub, session: &SessionId, mut pending: PendingWork) -> PendingWork {
     if pending.is_empty() {
         return pending;
     }
@@ -117,11 +154,11 @@ fn settle(hub: &Hub, session: &SessionId, mut pending: PendingWork) -> PendingWo
         pending.mark_answered(&connection, request);
     }
     for question in pending.questions.drain(..) {
-        let cancellation = message::cancellation(&json!(question));
+        let cancellation = message::cancellation(&json!(question.id));
         hub.log.append(session, EventKind::Withdrawal, Recipient::All, cancellation);
     }
     let change = SessionChange { pending: Some(pending.clone()), ..SessionChange::default() };
-    hub.log.mutate(Mutation::Update(session.clone(), change));
+    hub.update_session(session, change);
     pending
 }
 
@@ -131,10 +168,9 @@ async fn open_at_agent(
     stored: &StoredSession,
     capabilities: Value,
 ) -> Result<(WorkerId, Value), OpenError> {
-    let owner = Principal { name: stored.principal.clone(), role: Role::User };
-    let key = WorkerKey { principal: owner.name.clone(), capabilities: capabilities.to_string() };
+    let key = WorkerKey { principal: stored.principal.clone(), capabilities: capabilities.to_string() };
     let initialize = json!({ "protocolVersion": 1, "clientCapabilities": capabilities });
-    let worker = hub.ensure_worker(&key, &owner, &initialize).await.map_err(OpenError::Failed)?;
+    let worker = hub.ensure_worker(&key, &initialize).await.map_err(OpenError::Failed)?;
     let (method, servers) = {
         let mut state = hub.lock();
         let servers = match state.sessions.get(session) {
@@ -177,13 +213,13 @@ async fn open_at_agent(
 
 /// Returns the agent of a connection, started again if it has ended.
 pub(super) async fn worker_of(hub: &Arc<Hub>, connection: &ConnectionId) -> Result<WorkerId, String> {
-    let (key, principal, capabilities) = {
+    let (key, capabilities) = {
         let state = hub.lock();
         let found = state.connections.get(connection).ok_or("the connection has ended")?;
-        (found.worker_key.clone(), found.principal.clone(), found.capabilities.clone())
+        (found.worker_key.clone(), found.capabilities.clone())
     };
     let initialize = json!({ "protocolVersion": 1, "clientCapabilities": capabilities });
-    hub.ensure_worker(&key, &principal, &initialize).await
+    hub.ensure_worker(&key, &initialize).await
 }
 
 /// Creates a session.
@@ -245,6 +281,7 @@ pub(super) async fn list_sessions(hub: Arc<Hub>, connection: ConnectionId, id: R
     let query = SessionQuery {
         principal: (principal.role == Role::User).then(|| principal.name.clone()),
         cwd: params["cwd"].as_str().map(PathBuf::from),
+        archived: false,
         after: params["cursor"].as_str().and_then(parse_cursor),
         limit: PAGE_SIZE,
     };
@@ -259,7 +296,9 @@ pub(super) async fn list_sessions(hub: Arc<Hub>, connection: ConnectionId, id: R
                 .last()
                 .filter(|_| sessions.len() == PAGE_SIZE)
                 .map(|last| format!("{}:{}", last.updated_at.0, last.id));
-            let sessions: Vec<Value> = sessions.iter().map(|stored| state.describe_session(stored)).collect();
+            let is_shared = hub.store.shared().is_some();
+            let describe = |stored| state.describe_session(stored, is_shared);
+            let sessions: Vec<Value> = sessions.iter().map(describe).collect();
             message::result(&id, &json!({ "sessions": sessions, "nextCursor": next }))
         }
     };
@@ -272,8 +311,14 @@ pub(super) async fn delete_session(
     connection: ConnectionId,
     id: RequestId,
     session: SessionId,
+    message: Bytes,
 ) {
     let stored = hub.store.session(&session).await;
+    if let Ok(Some(stored)) = &stored
+        && hub.forward_deletion(&connection, stored, &message).await
+    {
+        return;
+    }
     let mut state = hub.lock();
     let Some(found) = state.connections.get(&connection) else { return };
     let response = match stored {
@@ -301,18 +346,8 @@ pub(super) async fn delete_session(
 
 fn remove_session(hub: &Hub, state: &mut HubState, session: &SessionId) {
     let params = json!({ "sessionId": session });
+    hub.end_requests(state, session, |_| true);
     if let Some(Session { stage: Stage::Open(worker), generation, .. }) = state.sessions.remove(session) {
-        let requests: Vec<String> = state
-            .agent_requests
-            .iter()
-            .filter(|(_, request)| request.session == *session)
-            .map(|(name, _)| name.clone())
-            .collect();
-        for name in requests {
-            if let Some(request) = state.agent_requests.remove(&name) {
-                hub.withdraw(state, &name, &request, None);
-            }
-        }
         if let Some(agent) = state.workers.get_mut(&worker) {
             agent.sessions.remove(session);
             agent.input.push_always(message::notification("session/cancel", &params));
@@ -329,13 +364,15 @@ fn remove_session(hub: &Hub, state: &mut HubState, session: &SessionId) {
         connection.attached.remove(session);
     }
     hub.log.mutate(Mutation::Delete(session.clone()));
+    hub.announce_change(session);
 }
 
 impl HubState {
     /// Describes a session in a list, with what it is doing.
-    fn describe_session(&self, stored: &StoredSession) -> Value {
-        let open = self.sessions.get(&stored.id);
-        let state = match open.map(|open| &open.pending) {
+    fn describe_session(&self, stored: &StoredSession, is_shared: bool) -> Value {
+        let open = self.sessions.get(&stored.id).map(|open| &open.pending);
+        // What another server's session waits for is in the store.
+        let state = match open.or(is_shared.then_some(&stored.pending)) {
             Some(pending) if !pending.questions.is_empty() => "waiting",
             Some(pending) if !pending.requests.is_empty() => "working",
             _ => "idle",

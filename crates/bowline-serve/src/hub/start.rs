@@ -2,16 +2,24 @@
 
 use super::*;
 use bowline_protocol::remote::resumed_connection;
-use tokio::sync::oneshot;
-use worker::{LineQueue, LineReader, OpenRequest};
+use futures_util::FutureExt as _;
+use futures_util::future::{BoxFuture, Shared};
+use worker::{InputEnd, LineQueue, LineReader};
 
 /// How long an agent may take to answer `initialize`.
 const INITIALIZE_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// The longest description of a client's capabilities, in bytes.
+const MAX_CAPABILITIES_BYTES: usize = 64 << 10;
 
 /// How long an agent may take to end after its input is closed.
 const END_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long an agent may take to exit after it has closed its output.
 const EXIT_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// An agent that is being started: completes with the agent, or with the reason why there is none. It goes on if
+/// no one waits for it.
+pub(super) type WorkerStart = Shared<BoxFuture<'static, Result<WorkerId, String>>>;
 
 /// Why a client could not be connected.
 #[derive(Debug)]
@@ -44,13 +52,16 @@ impl Hub {
         };
         let params = &message["params"];
         let capabilities = params["clientCapabilities"].clone();
+        let key = WorkerKey { principal: principal.name.clone(), capabilities: capabilities.to_string() };
+        if key.capabilities.len() > MAX_CAPABILITIES_BYTES {
+            return Err(invalid("clientCapabilities has more than 64 KiB"));
+        }
         {
             let state = self.lock();
             if state.is_draining {
                 return Err(ConnectError::Receive(ReceiveError::Draining));
             }
-            let own =
-                state.connections.values().filter(|other| other.principal.name == principal.name).count();
+            let own = state.connections.values().filter(|other| other.is_client_of(principal)).count();
             if own >= self.options.max_connections {
                 return Err(ConnectError::Receive(ReceiveError::Overloaded(format!(
                     "{} has {own} connections already: close some",
@@ -58,14 +69,13 @@ impl Hub {
                 ))));
             }
         }
-        let key = WorkerKey { principal: principal.name.clone(), capabilities: capabilities.to_string() };
         let worker = self
-            .ensure_worker(&key, principal, params)
+            .ensure_worker(&key, params)
             .await
             .map_err(|why| ConnectError::Refused(message::error(&id, message::INTERNAL, &why)))?;
         let mut state = self.lock();
         let mut ids = vec![connection.clone()];
-        if let Some(earlier) = resumed_connection(params) {
+        if let Some(earlier) = resumed_connection(params).filter(|earlier| earlier.len() <= MAX_ID_BYTES) {
             // What was addressed to the earlier connection is sent to this one; only sessions that the principal may
             // see are sent at all.
             ids.push(earlier.into());
@@ -78,23 +88,9 @@ impl Hub {
                 "the agent ended at once",
             )));
         };
-        state.connections.insert(
-            connection.clone(),
-            Connection {
-                principal: principal.clone(),
-                capabilities,
-                worker_key: key,
-                ids,
-                outbox: Arc::default(),
-                attached: HashMap::new(),
-                attach_changed: Arc::default(),
-                session_streams: HashMap::new(),
-                has_merged_streams,
-                seen: SeenRequests::default(),
-                idle_since: Instant::now(),
-                open_streams: 0,
-            },
-        );
+        let mut connected = Connection::new(principal.clone(), capabilities, key, ids);
+        connected.has_merged_streams = has_merged_streams;
+        state.connections.insert(connection.clone(), connected);
         tracing::info!(principal = principal.name, %connection, "a client connected");
         Ok(message::result(&id, &description))
     }
@@ -103,14 +99,49 @@ impl Hub {
     pub(super) async fn ensure_worker(
         self: &Arc<Self>,
         key: &WorkerKey,
-        principal: &Principal,
         initialize: &Value,
     ) -> Result<WorkerId, String> {
-        let _one_at_a_time = self.starts.lock().await;
-        if let Some(worker) = self.lock().worker_ids.get(key) {
-            return Ok(*worker);
-        }
-        let streams = self.launcher.launch(principal).await?;
+        let start = {
+            let mut state = self.lock();
+            if let Some(worker) = state.worker_ids.get(key) {
+                return Ok(*worker);
+            }
+            if let Some(start) = state.starts.get(key) {
+                start.clone()
+            } else {
+                state.check_agents(&key.principal, self.options.max_agents)?;
+                // A task of its own: a client that hangs up must not leave an agent behind that is half started.
+                let task = tokio::spawn(Arc::clone(self).start_worker(key.clone(), initialize.clone()));
+                let start =
+                    task.map(|started| started.unwrap_or_else(|_| Err("the server is stopping".to_owned())));
+                let start = start.boxed().shared();
+                state.starts.insert(key.clone(), start.clone());
+                start
+            }
+        };
+        start.await
+    }
+
+    async fn start_worker(self: Arc<Self>, key: WorkerKey, initialize: Value) -> Result<WorkerId, String> {
+        let started = self.launch_worker(&key, &initialize).await;
+        let mut state = self.lock();
+        state.starts.remove(&key);
+        let (id, description) = started?;
+        let Some(worker) = state.workers.get_mut(&id) else {
+            return Err("the agent ended at once".to_owned());
+        };
+        worker.description = Arc::new(description);
+        state.worker_ids.insert(key, id);
+        Ok(id)
+    }
+
+    /// Starts an agent, and returns it with its answer to `initialize`.
+    async fn launch_worker(
+        self: &Arc<Self>,
+        key: &WorkerKey,
+        initialize: &Value,
+    ) -> Result<(WorkerId, Value), String> {
+        let streams = self.launcher.launch(&key.principal).await?;
         self.metrics.add_agent_start();
         let input = Arc::new(LineQueue::default());
         let id = {
@@ -127,29 +158,20 @@ impl Hub {
             params.remove("_meta");
         }
         let answer = self.call(id, "initialize", &params)?;
-        let description = match tokio::time::timeout(INITIALIZE_TIMEOUT, answer).await {
-            Ok(Ok(Ok(description))) => description,
+        match tokio::time::timeout(INITIALIZE_TIMEOUT, answer).await {
+            Ok(Ok(Ok(description))) => Ok((id, description)),
             Ok(Ok(Err(error))) => {
                 self.end_worker(id, "the agent did not start");
-                let why = error["message"].as_str().unwrap_or("no reason was given").to_owned();
-                return Err(format!("the agent refused to start: {why}"));
+                let why = error["message"].as_str().unwrap_or("no reason was given");
+                Err(format!("the agent refused to start: {why}"))
             }
-            Ok(Err(_)) => {
-                return Err("the agent ended while it was starting: see the server's log".to_owned());
-            }
+            Ok(Err(_)) => Err("the agent ended while it was starting: see the server's log".to_owned()),
             Err(_) => {
                 self.end_worker(id, "the agent did not start");
                 let limit = INITIALIZE_TIMEOUT.as_secs();
-                return Err(format!("the agent did not answer `initialize` within {limit} seconds"));
+                Err(format!("the agent did not answer `initialize` within {limit} seconds"))
             }
-        };
-        let mut state = self.lock();
-        let Some(worker) = state.workers.get_mut(&id) else {
-            return Err("the agent ended at once".to_owned());
-        };
-        worker.description = Arc::new(description);
-        state.worker_ids.insert(key.clone(), id);
-        Ok(id)
+        }
     }
 
     /// Sends a request of the server's own to an agent.
@@ -186,19 +208,23 @@ impl Hub {
     async fn serve_worker(self: Arc<Self>, id: WorkerId, input: Arc<LineQueue>, streams: AgentStreams) {
         let AgentStreams { reader, writer, exit, process } = streams;
         let write = async {
-            input.write_to(writer).await;
-            // Its input is closed now, and it should end.
-            tokio::time::sleep(END_TIMEOUT).await;
+            // An agent whose output waits for the store need not read.
+            let end = input.write_to(writer, || self.log.has_room()).await;
+            if end == InputEnd::Closed {
+                // It should end now.
+                tokio::time::sleep(END_TIMEOUT).await;
+            }
+            end
         };
         tokio::pin!(write);
         let mut reader = LineReader::new(reader);
-        loop {
+        let input_end = loop {
             let lines = tokio::select! {
                 lines = reader.next() => lines,
-                () = &mut write => break,
+                end = &mut write => break end,
             };
             if lines.is_empty() {
-                break;
+                break InputEnd::Closed;
             }
             for line in lines {
                 from_agent::route_agent_line(&self, id, &line);
@@ -206,12 +232,15 @@ impl Hub {
             // The agent's input is written meanwhile: it may read before it goes on.
             tokio::select! {
                 () = self.log.wait_for_room() => {}
-                () = &mut write => break,
+                end = &mut write => break end,
             }
-        }
-        let how = tokio::time::timeout(EXIT_TIMEOUT, exit).await;
-        let how =
-            how.unwrap_or_else(|_| "the agent closed its output; the session can be opened again".to_owned());
+        };
+        let how = if input_end == InputEnd::Stuck {
+            "the agent did not read its input and was stopped; the session can be opened again".to_owned()
+        } else {
+            let how = tokio::time::timeout(EXIT_TIMEOUT, exit).await;
+            how.unwrap_or_else(|_| "the agent closed its output; the session can be opened again".to_owned())
+        };
         drop(process);
         let is_unexpected = self.lock().workers.contains_key(&id);
         if is_unexpected {
@@ -237,7 +266,10 @@ impl Hub {
         }
         for request in worker.open.into_values() {
             match request {
-                OpenRequest::Client { connection, id, session, .. } => {
+                OpenRequest::Client { connection, id, session, method, .. } => {
+                    if let (Some(session), "session/prompt") = (&session, &*method) {
+                        state.note_turn(session, true);
+                    }
                     let error = message::error(&id, message::INTERNAL, how);
                     self.respond(&mut state, &connection, session.as_ref(), &id, error);
                 }
@@ -255,10 +287,11 @@ impl Hub {
                 _ => continue,
             };
             state.sessions.remove(&session);
-            let log = Arc::clone(&self.log);
             // After what was just appended.
-            self.log.after_commit(move || log.close(&session, generation));
+            self.log.release(&session, generation);
         }
+        drop(state);
+        self.progress.notify_waiters();
     }
 
     /// Forgets a session that another server has acquired, and stops its work here.
@@ -268,10 +301,24 @@ impl Hub {
             return;
         }
         tracing::warn!(%session, "another server has this session now");
+        self.end_requests(&mut state, session, |_| true);
+        let state = &mut *state;
         if let Some(Session { stage: Stage::Open(worker), .. }) = state.sessions.remove(session)
             && let Some(worker) = state.workers.get_mut(&worker)
         {
             worker.sessions.remove(session);
+            // Another server answers its open requests.
+            worker.open.retain(
+                |_, open| !matches!(open, OpenRequest::Client { session: Some(of), .. } if of == session),
+            );
+            worker.agent_requests.retain(|_, name| {
+                let is_lost =
+                    state.agent_requests.get(name).is_some_and(|request| request.session == *session);
+                if is_lost {
+                    state.agent_requests.remove(name);
+                }
+                !is_lost
+            });
             worker.input.push(message::notification("session/cancel", &json!({ "sessionId": session })));
         }
     }

@@ -25,9 +25,14 @@ struct OpenStream {
 }
 
 impl OpenStream {
-    fn new(hub: &Arc<Hub>, state: &mut HubState, connection: &ConnectionId) -> Option<Self> {
-        state.connections.get_mut(connection)?.open_streams += 1;
-        Some(Self { hub: Arc::clone(hub), connection: connection.clone() })
+    fn new(hub: &Arc<Hub>, state: &mut HubState, connection: &ConnectionId) -> Result<Self, ReceiveError> {
+        let found = state.connections.get_mut(connection).ok_or(ReceiveError::UnknownConnection)?;
+        // One for each session, and its own.
+        if found.open_streams > hub.options.max_sessions {
+            return Err(ReceiveError::Overloaded("this connection has too many open streams".to_owned()));
+        }
+        found.open_streams += 1;
+        Ok(Self { hub: Arc::clone(hub), connection: connection.clone() })
     }
 }
 
@@ -37,22 +42,35 @@ impl Drop for OpenStream {
             connection.open_streams -= 1;
             connection.idle_since = Instant::now();
         }
+        self.hub.progress.notify_waiters();
     }
 }
 
-/// Returns the messages for a connection among some events.
-fn messages_of(hub: &Hub, connection: &str, session: &SessionId, events: &[Event]) -> Vec<StreamMessage> {
-    let message = |event: &Event| {
-        Some(StreamMessage { id: Some(event.seq), body: hub.deliverable(connection, session, event)? })
-    };
-    events.iter().filter_map(message).collect()
+/// Returns the messages for a connection among some events. None if the client has loaded the session again since
+/// `loads`: they are sent after its history.
+fn messages_of(
+    hub: &Hub,
+    connection: &str,
+    session: &SessionId,
+    loads: Option<u64>,
+    events: &[Event],
+) -> Vec<StreamMessage> {
+    let is_elsewhere = hub.is_elsewhere(session);
+    let mut state = hub.lock();
+    if let (Some(last), Some(attachment)) = (events.last(), state.attachment(connection, session)) {
+        if loads.is_some_and(|loads| loads != attachment.loads) {
+            return Vec::new();
+        }
+        // A client that comes back without a number gets what follows what was sent.
+        attachment.after = last.seq;
+    }
+    events.iter().filter_map(|event| state.deliverable(connection, session, event, is_elsewhere)).collect()
 }
 
 /// Sends the response that waited for a session's history.
 fn release_response(hub: &Hub, connection: &ConnectionId, session: &SessionId) {
     let mut state = hub.lock();
-    let found = state.connections.get_mut(connection);
-    let attachment = found.and_then(|found| found.attached.get_mut(session));
+    let attachment = state.attachment(connection, session);
     if let Some(response) = attachment.and_then(|attachment| attachment.held_response.take()) {
         hub.push(&state, connection, OutboxItem::Message(response));
     }
@@ -86,7 +104,7 @@ impl ConnectionStream {
         last_event: Option<u64>,
     ) -> Result<Self, ReceiveError> {
         let mut state = hub.lock();
-        let open = OpenStream::new(hub, &mut state, connection).ok_or(ReceiveError::UnknownConnection)?;
+        let open = OpenStream::new(hub, &mut state, connection)?;
         let found = state.connections.get(connection).ok_or(ReceiveError::UnknownConnection)?;
         let outbox = Arc::clone(&found.outbox);
         let (reader, cursor) = outbox.begin(last_event);
@@ -115,15 +133,10 @@ impl ConnectionStream {
                     self.history = None;
                     continue;
                 };
-                let is_done = subscription.cursor() >= until;
-                let session = subscription.session().clone();
-                let events: Vec<Event> = events.into_iter().filter(|event| event.seq <= until).collect();
-                if is_done {
+                if subscription.cursor() >= until {
                     self.history = None;
                 }
-                let messages = messages_of(&self.open.hub, &self.open.connection, &session, &events);
-                let unnumbered = messages.into_iter().map(|message| StreamMessage { id: None, ..message });
-                return OwnStep::Messages(unnumbered.collect());
+                return OwnStep::Messages(self.history_of(&events, until));
             }
             match self.outbox.next(self.reader, self.cursor).await {
                 OutboxStep::End => return OwnStep::End,
@@ -148,6 +161,19 @@ impl ConnectionStream {
     }
 }
 
+impl ConnectionStream {
+    /// Returns the updates among events up to a number. They have no numbers on this stream.
+    fn history_of(&self, events: &[Event], until: u64) -> Vec<StreamMessage> {
+        let state = self.open.hub.lock();
+        let Some(connection) = state.connections.get(&self.open.connection) else { return Vec::new() };
+        let is_shown = |event: &&Event| {
+            event.seq <= until && event.kind == EventKind::Update && event.recipient.includes(&connection.ids)
+        };
+        let shown = events.iter().filter(is_shown);
+        shown.map(|event| StreamMessage { id: None, body: event.body.clone() }).collect()
+    }
+}
+
 /// The stream of a session, for one connection.
 pub struct SessionStream {
     open: OpenStream,
@@ -159,7 +185,7 @@ pub struct SessionStream {
 
 struct Position {
     subscription: Subscription,
-    history_until: u64,
+    loads: u64,
     // Whether the response after the history, and the open requests, were sent.
     is_caught_up: bool,
 }
@@ -177,6 +203,9 @@ impl SessionStream {
         last_event: Option<u64>,
     ) -> Result<Self, ReceiveError> {
         let principal = hub.principal_of(connection).ok_or(ReceiveError::UnknownConnection)?;
+        if session.len() > MAX_ID_BYTES {
+            return Err(ReceiveError::Invalid(format!("an id has at most {MAX_ID_BYTES} bytes")));
+        }
         if let Some(after) = last_event {
             let stored = hub.store.session(session).await;
             let stored = stored.map_err(|error| ReceiveError::Overloaded(error.to_string()))?;
@@ -186,12 +215,13 @@ impl SessionStream {
                     // An earlier server left requests unanswered, for which the client still waits.
                     hub.begin_opening(&mut state, connection, session, Vec::new());
                 }
-                let attachment = Attachment { after, history_until: 0, held_response: None };
+                let attachment =
+                    Attachment::reconnect(state.attachment(connection, session).as_deref(), after);
                 hub.attach(&mut state, connection, session, attachment);
             }
         }
         let mut state = hub.lock();
-        let open = OpenStream::new(hub, &mut state, connection).ok_or(ReceiveError::UnknownConnection)?;
+        let open = OpenStream::new(hub, &mut state, connection)?;
         state.last_stream += 1;
         let number = state.last_stream;
         let found = state.connections.get_mut(connection).ok_or(ReceiveError::UnknownConnection)?;
@@ -209,42 +239,51 @@ impl SessionStream {
             tokio::pin!(changed);
             // Registered before the look, so that no change is missed.
             changed.as_mut().enable();
-            let attachment = {
+            let (attachment, has_ended) = {
                 let state = hub.lock();
                 let connection = state.connections.get(&self.open.connection)?;
                 if connection.session_streams.get(&self.session) != Some(&self.number) {
                     return None;
                 }
-                connection.attached.get(&self.session).cloned()
+                (connection.attached.get(&self.session).cloned(), state.has_ended)
             };
             let Some(attachment) = attachment else {
+                if has_ended {
+                    return None;
+                }
                 self.position = None;
                 changed.await;
                 continue;
             };
-            let position = self.position.get_or_insert_with(|| Position {
+            // Loading the session begins again.
+            let position = self.position.take_if(|position| position.loads == attachment.loads);
+            let position = self.position.insert(position.unwrap_or_else(|| Position {
                 subscription: hub.log.subscribe(&self.session, attachment.after),
-                history_until: attachment.history_until,
+                loads: attachment.loads,
                 is_caught_up: false,
-            });
-            let is_loaded_again = position.is_caught_up && attachment.held_response.is_some();
-            if attachment.history_until > position.history_until || is_loaded_again {
-                // The client loads the session again.
-                self.position = None;
-                continue;
-            }
+            }));
             let cursor = position.subscription.cursor();
-            if !position.is_caught_up && cursor >= position.history_until {
+            if !position.is_caught_up && cursor >= attachment.history_until {
+                // Nothing has changed yet if this is dropped while it waits.
+                let open = hub.open_requests(&self.open.connection, &self.session, cursor).await;
                 position.is_caught_up = true;
                 release_response(&hub, &self.open.connection, &self.session);
-                let open = hub.open_requests(&self.open.connection, &self.session, cursor);
                 if !open.is_empty() {
                     return Some(open.into_iter().map(|body| StreamMessage { id: None, body }).collect());
                 }
             }
+            let events = async {
+                match has_ended {
+                    true => position.subscription.next_until(u64::MAX).await,
+                    false => position.subscription.next().await.map(Some),
+                }
+            };
             tokio::select! {
-                events = position.subscription.next() => {
-                    let messages = messages_of(&hub, &self.open.connection, &self.session, &events.ok()?);
+                events = events => {
+                    // Nothing is left, or the store cannot be read.
+                    let events = events.ok()??;
+                    let loads = Some(position.loads);
+                    let messages = messages_of(&hub, &self.open.connection, &self.session, loads, &events);
                     if !messages.is_empty() {
                         return Some(messages);
                     }
@@ -257,37 +296,33 @@ impl SessionStream {
 
 impl Drop for SessionStream {
     fn drop(&mut self) {
-        let is_current = {
-            let mut state = self.open.hub.lock();
-            let Some(connection) = state.connections.get_mut(&self.open.connection) else { return };
-            let is_current = connection.session_streams.get(&self.session) == Some(&self.number);
-            if is_current {
-                connection.session_streams.remove(&self.session);
-                // A client that comes back without a number gets what follows what was sent.
-                if let (Some(attachment), Some(position)) =
-                    (connection.attached.get_mut(&self.session), &self.position)
-                {
-                    attachment.after = attachment.after.max(position.subscription.cursor());
-                }
-            }
-            is_current
-        };
-        if is_current {
-            // The response must not wait for a stream that is gone.
-            release_response(&self.open.hub, &self.open.connection, &self.session);
+        let mut state = self.open.hub.lock();
+        let Some(connection) = state.connections.get_mut(&self.open.connection) else { return };
+        if connection.session_streams.get(&self.session) == Some(&self.number) {
+            connection.session_streams.remove(&self.session);
         }
     }
 }
 
-type NextEvents = BoxFuture<'static, (u64, Subscription, Result<Vec<Event>, StoreError>)>;
+/// The number of a subscription, open requests that are sent again, and the next events.
+type NextEvents = BoxFuture<'static, (u64, Subscription, Vec<Bytes>, Result<Vec<Event>, StoreError>)>;
 
 /// Everything for one connection on one stream.
 pub struct MergedStream {
     own: ConnectionStream,
     sessions: FuturesUnordered<NextEvents>,
-    // The newest subscription to each session, by number.
-    current: HashMap<SessionId, u64>,
+    // The newest subscription to each session.
+    current: HashMap<SessionId, MergedPosition>,
     last: u64,
+    // Whether the connection's own stream has sent everything.
+    is_own_finished: bool,
+}
+
+/// A subscription of a merged stream, by number, and the last event that it has sent.
+#[derive(Clone, Copy)]
+struct MergedPosition {
+    number: u64,
+    cursor: u64,
 }
 
 impl MergedStream {
@@ -297,7 +332,13 @@ impl MergedStream {
     /// Fails if the connection is unknown.
     pub fn open(hub: &Arc<Hub>, connection: &ConnectionId) -> Result<Self, ReceiveError> {
         let own = ConnectionStream::open(hub, connection, None)?;
-        Ok(Self { own, sessions: FuturesUnordered::new(), current: HashMap::new(), last: 0 })
+        Ok(Self {
+            own,
+            sessions: FuturesUnordered::new(),
+            current: HashMap::new(),
+            last: 0,
+            is_own_finished: false,
+        })
     }
 
     /// Waits for messages; `None` at the end. Nothing is lost if it is dropped while it waits.
@@ -305,38 +346,48 @@ impl MergedStream {
         let hub = Arc::clone(&self.own.open.hub);
         loop {
             let connection = self.own.open.connection.clone();
+            if self.is_own_finished
+                && self.current.iter().all(|(session, position)| position.cursor >= hub.log.last_seq(session))
+            {
+                return None;
+            }
             tokio::select! {
-                step = self.own.step() => match step {
+                step = self.own.step(), if !self.is_own_finished => match step {
+                    OwnStep::End if hub.lock().has_ended => self.is_own_finished = true,
                     OwnStep::End => return None,
                     OwnStep::Messages(messages) => return Some(messages),
                     OwnStep::Subscribe(session, after) => {
                         self.last += 1;
-                        self.current.insert(session.clone(), self.last);
-                        let subscription = hub.log.subscribe(&session, after);
-                        self.sessions.push(next_events(self.last, subscription));
-                        let open = hub.open_requests(&connection, &session, after);
-                        if !open.is_empty() {
-                            return Some(open.into_iter().map(|body| StreamMessage { id: None, body }).collect());
-                        }
+                        // An earlier subscription goes on where it is: what it has not sent may be a response.
+                        let cursor = self.current.get(&session).map_or(after, |earlier| earlier.cursor);
+                        let position = MergedPosition { number: self.last, cursor };
+                        self.current.insert(session.clone(), position);
+                        let subscription = hub.log.subscribe(&session, cursor);
+                        self.sessions.push(first_events(&hub, &connection, self.last, subscription));
                     }
                 },
-                Some((number, subscription, events)) = self.sessions.next() => {
+                Some((number, subscription, open, events)) = self.sessions.next() => {
                     let session = subscription.session().clone();
                     let is_attached =
                         hub.lock().connections.get(&connection)?.attached.contains_key(&session);
-                    if self.current.get(&session) != Some(&number) {
+                    if self.current.get(&session).is_none_or(|current| current.number != number) {
                         continue;
                     }
                     if !is_attached {
                         self.current.remove(&session);
                         continue;
                     }
-                    let messages = messages_of(&hub, &connection, &session, &events.ok()?);
+                    let cursor = subscription.cursor();
+                    self.current.insert(session.clone(), MergedPosition { number, cursor });
+                    let mut messages: Vec<StreamMessage> =
+                        open.into_iter().map(|body| StreamMessage { id: None, body }).collect();
+                    messages.extend(messages_of(&hub, &connection, &session, None, &events.ok()?));
                     self.sessions.push(next_events(number, subscription));
                     if !messages.is_empty() {
                         return Some(messages);
                     }
                 }
+                else => return None,
             }
         }
     }
@@ -345,7 +396,24 @@ impl MergedStream {
 fn next_events(number: u64, mut subscription: Subscription) -> NextEvents {
     Box::pin(async move {
         let events = subscription.next().await;
-        (number, subscription, events)
+        (number, subscription, Vec::new(), events)
+    })
+}
+
+/// Begins with the open requests before the subscription, if there are any.
+fn first_events(
+    hub: &Arc<Hub>,
+    connection: &ConnectionId,
+    number: u64,
+    subscription: Subscription,
+) -> NextEvents {
+    let (hub, connection) = (Arc::clone(hub), connection.clone());
+    Box::pin(async move {
+        let open = hub.open_requests(&connection, subscription.session(), subscription.cursor()).await;
+        if open.is_empty() {
+            return next_events(number, subscription).await;
+        }
+        (number, subscription, open, Ok(Vec::new()))
     })
 }
 

@@ -3,7 +3,7 @@
 use std::any::Any;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bowline_protocol::schema::v1::RequestId;
 use bytes::{Buf as _, Bytes, BytesMut};
@@ -13,10 +13,13 @@ use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::sync::{Notify, oneshot};
 
 use crate::event::{ConnectionId, SessionId};
-use crate::token::Principal;
 
 /// The most bytes that wait for an agent that does not read.
 const MAX_QUEUED_BYTES: usize = 64 << 20;
+/// How much more may wait of what an agent itself waits for. An agent that lets that much wait is stopped.
+const MAX_ANSWER_BYTES: usize = 16 << 20;
+/// How long an agent may leave its input unread before it is stopped.
+const INPUT_TIMEOUT: Duration = Duration::from_secs(60);
 /// The longest line of an agent.
 const MAX_LINE_BYTES: usize = 64 << 20;
 /// How much is read from an agent at a time.
@@ -28,8 +31,8 @@ const MAX_EARLY_BYTES: usize = 64 << 10;
 
 /// Starts agents.
 pub trait AgentLauncher: std::fmt::Debug + Send + Sync {
-    /// Starts an agent for a principal. The error says what to do.
-    fn launch(&self, principal: &Principal) -> BoxFuture<'_, Result<AgentStreams, String>>;
+    /// Starts an agent for the principal with a name. The error says what to do.
+    fn launch(&self, principal: &str) -> BoxFuture<'_, Result<AgentStreams, String>>;
 }
 
 /// A started agent. Dropping `process` ends it.
@@ -160,6 +163,17 @@ struct LineQueueState {
     lines: VecDeque<Bytes>,
     bytes: usize,
     is_closed: bool,
+    // Whether more waits than an agent may leave unread.
+    is_stuck: bool,
+}
+
+/// Why no more is written to an agent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum InputEnd {
+    /// The queue was closed, or the agent closed its input.
+    Closed,
+    /// The agent does not read.
+    Stuck,
 }
 
 impl LineQueue {
@@ -180,11 +194,15 @@ impl LineQueue {
         true
     }
 
-    /// Queues an answer or a cancellation, for which the agent waits, whether or not there is room.
+    /// Queues an answer or a cancellation, for which the agent waits. If there is no room for it, the agent is stopped.
     pub(super) fn push_always(&self, line: Bytes) {
         let mut state = self.lock();
-        state.bytes += line.len();
-        state.lines.push_back(line);
+        if state.bytes + line.len() > MAX_QUEUED_BYTES + MAX_ANSWER_BYTES {
+            state.is_stuck = true;
+        } else {
+            state.bytes += line.len();
+            state.lines.push_back(line);
+        }
         drop(state);
         self.changed.notify_one();
     }
@@ -195,8 +213,13 @@ impl LineQueue {
         self.changed.notify_one();
     }
 
-    /// Writes lines until the queue is closed or the agent no longer reads.
-    pub(super) async fn write_to(&self, mut writer: Box<dyn AsyncWrite + Send + Unpin>) {
+    /// Writes lines until the queue is closed or the agent no longer reads. An agent that cannot read, because
+    /// `may_read` says no, is waited for.
+    pub(super) async fn write_to(
+        &self,
+        mut writer: Box<dyn AsyncWrite + Send + Unpin>,
+        may_read: impl Fn() -> bool,
+    ) -> InputEnd {
         loop {
             let changed = self.changed.notified();
             let (lines, is_closed) = {
@@ -206,7 +229,7 @@ impl LineQueue {
             };
             if lines.is_empty() {
                 if is_closed {
-                    return;
+                    return InputEnd::Closed;
                 }
                 changed.await;
                 continue;
@@ -216,11 +239,26 @@ impl LineQueue {
                 batch.extend_from_slice(&line);
                 batch.extend_from_slice(b"\n");
             }
-            if writer.write_all(&batch).await.is_err() || writer.flush().await.is_err() {
-                self.close();
-                return;
+            while !batch.is_empty() {
+                match tokio::time::timeout(INPUT_TIMEOUT, writer.write_buf(&mut batch)).await {
+                    Ok(Ok(written)) if written > 0 => {}
+                    Err(_) if !may_read() => {}
+                    Err(_) => return self.end(InputEnd::Stuck),
+                    Ok(_) => return self.end(InputEnd::Closed),
+                }
+                if self.lock().is_stuck {
+                    return self.end(InputEnd::Stuck);
+                }
+            }
+            if writer.flush().await.is_err() {
+                return self.end(InputEnd::Closed);
             }
         }
+    }
+
+    fn end(&self, end: InputEnd) -> InputEnd {
+        self.close();
+        end
     }
 }
 
@@ -298,12 +336,36 @@ mod tests {
         assert!(!queue.push(Bytes::from_static(b"y")));
         queue.close();
         let (mut theirs, ours) = tokio::io::duplex(1 << 20);
-        let ((), read) = tokio::join!(queue.write_to(Box::new(ours)), async {
+        let (end, read) = tokio::join!(queue.write_to(Box::new(ours), || true), async {
             let mut read = Vec::new();
             theirs.read_to_end(&mut read).await.unwrap();
             read.len()
         });
-        assert_eq!(read, MAX_QUEUED_BYTES + 1);
+        assert_eq!((end, read), (InputEnd::Closed, MAX_QUEUED_BYTES + 1));
         assert!(!queue.push(Bytes::from_static(b"y")), "closed");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_agent_that_does_not_read_is_given_up() {
+        let (_theirs, ours) = tokio::io::duplex(4);
+        let queue = LineQueue::default();
+        queue.push_always(Bytes::from_static(b"more than four bytes"));
+        let waits = std::cell::Cell::new(2);
+        let may_read = || waits.replace(waits.get() - 1) == 0;
+        assert_eq!(queue.write_to(Box::new(ours), may_read).await, InputEnd::Stuck);
+        assert_eq!(waits.get(), -1, "it waits while the agent's own output waits");
+        assert!(!queue.push(Bytes::from_static(b"y")), "closed");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn answers_that_wait_are_bounded() {
+        let (_theirs, ours) = tokio::io::duplex(4);
+        let queue = LineQueue::default();
+        let answer = Bytes::from(vec![b'x'; MAX_ANSWER_BYTES / 2]);
+        for _ in 0..1000 {
+            queue.push_always(answer.clone());
+        }
+        assert_eq!(queue.lock().bytes, MAX_QUEUED_BYTES + MAX_ANSWER_BYTES);
+        assert_eq!(queue.write_to(Box::new(ours), || true).await, InputEnd::Stuck);
     }
 }

@@ -7,9 +7,7 @@ use futures_util::FutureExt as _;
 use serde_json::json;
 
 use super::*;
-use crate::store::{
-    AcquiredSession, PendingWork, SessionQuery, SqliteServerStore, StoreFuture, StoredSession,
-};
+use crate::store::{Acquisition, PendingWork, SessionQuery, SqliteServerStore, StoreFuture, StoredSession};
 use crate::token::StoredToken;
 
 /// A store whose commits fail until they are allowed.
@@ -31,7 +29,7 @@ impl ServerStore for GatedStore {
     fn events_after(&self, session: &SessionId, after: u64, max_bytes: usize) -> StoreFuture<'_, Vec<Event>> {
         self.inner.events_after(session, after, max_bytes)
     }
-    fn acquire(&self, session: &SessionId) -> StoreFuture<'_, Option<AcquiredSession>> {
+    fn acquire(&self, session: &SessionId) -> StoreFuture<'_, Acquisition> {
         self.inner.acquire(session)
     }
     fn session(&self, id: &SessionId) -> StoreFuture<'_, Option<StoredSession>> {
@@ -83,6 +81,7 @@ fn setup() -> Setup {
         pending: PendingWork::default(),
         created_at: Timestamp(1),
         updated_at: Timestamp(1),
+        archived_at: None,
     })));
     log.open(&session, 1, 0);
     Setup { _directory: directory, store, log, lost, session }
@@ -162,7 +161,7 @@ async fn a_session_of_another_server_takes_no_more_events() {
     let setup = setup();
     setup.append("a".into());
     setup.log.flush().await;
-    setup.store.acquire(&setup.session).await.unwrap().unwrap();
+    setup.store.acquire(&setup.session).await.unwrap();
     let mut subscription = setup.log.subscribe(&setup.session, 1);
     setup.append("b".into());
     setup.log.flush().await;

@@ -9,7 +9,8 @@ CREATE TABLE sessions(
   last_seq INTEGER NOT NULL,
   bytes INTEGER NOT NULL,
   created_at INTEGER NOT NULL,
-  updated_at INTEGER NOT NULL
+  updated_at INTEGER NOT NULL,
+  archived_at INTEGER
 ) STRICT;
 CREATE INDEX sessions_by_change ON sessions(updated_at);
 CREATE TABLE events(

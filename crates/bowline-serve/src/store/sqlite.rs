@@ -18,8 +18,8 @@ use rusqlite::{Connection, OptionalExtension as _, Row, params};
 use tokio::task::spawn_blocking;
 
 use super::{
-    AcquiredSession, MAX_SESSION_BYTES, Mutation, ServerStore, SessionQuery, StoreError, StoreFuture,
-    StoredSession,
+    AcquiredSession, Acquisition, MAX_PAGE_SIZE, MAX_SESSION_BYTES, Mutation, ServerStore, SessionQuery,
+    StoreError, StoreFuture, StoredSession,
 };
 use crate::event::{Event, SessionId, decode_run, encode_run};
 use crate::token::{Role, StoredToken};
@@ -41,8 +41,6 @@ static SERVER_DATABASE: DatabaseKind = DatabaseKind {
 const SERVER_LOCK: &str = "serve.running";
 /// How long to wait for locks of other processes.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(10);
-/// The most sessions on one page.
-const MAX_PAGE_SIZE: usize = 500;
 
 type SqlResult<T> = Result<T, TransactionError<StoreError>>;
 
@@ -162,7 +160,7 @@ impl ServerStore for SqliteServerStore {
         }))
     }
 
-    fn acquire(&self, session: &SessionId) -> StoreFuture<'_, Option<AcquiredSession>> {
+    fn acquire(&self, session: &SessionId) -> StoreFuture<'_, Acquisition> {
         let session = session.clone();
         Box::pin(self.write(Durability::Deferred, move |transaction| {
             let acquired = transaction
@@ -172,9 +170,11 @@ impl ServerStore for SqliteServerStore {
                     |row| Ok((from_sql(row.get(0)?), from_sql(row.get(1)?))),
                 )
                 .optional()?;
-            let Some((generation, last_seq)) = acquired else { return Ok(None) };
+            let Some((generation, last_seq)) = acquired else { return Ok(Acquisition::NotFound) };
             let found = find_session(transaction, &session)?;
-            Ok(found.map(|session| AcquiredSession { session, generation, last_seq }))
+            Ok(found.map_or(Acquisition::NotFound, |session| {
+                Acquisition::Acquired(Box::new(AcquiredSession { session, generation, last_seq }))
+            }))
         }))
     }
 
@@ -186,13 +186,15 @@ impl ServerStore for SqliteServerStore {
     fn sessions(&self, query: SessionQuery) -> StoreFuture<'_, Vec<StoredSession>> {
         Box::pin(self.read(move |connection| {
             let mut statement = connection.prepare_cached(&format!(
-                "{SELECT_SESSION} WHERE (?1 IS NULL OR principal = ?1) AND (?2 IS NULL OR cwd = ?2) AND (updated_at, ?4) < (?3, id)
+                "{SELECT_SESSION} WHERE (?1 IS NULL OR principal = ?1) AND (?2 IS NULL OR cwd = ?2)
+                 AND (updated_at, ?4) < (?3, id) AND (archived_at IS NOT NULL) = ?6
                  ORDER BY updated_at DESC, id LIMIT ?5"
             ))?;
             let cwd = query.cwd.as_ref().map(|cwd| cwd.to_string_lossy());
             let (at, id) = query.after.map_or((i64::MAX, String::new()), |(at, id)| (at.0, id.to_string()));
             let limit = i64::try_from(query.limit.clamp(1, MAX_PAGE_SIZE)).unwrap_or(i64::MAX);
-            let rows = statement.query_map(params![query.principal, cwd, at, id, limit], session_row)?;
+            let rows = statement
+                .query_map(params![query.principal, cwd, at, id, limit, query.archived], session_row)?;
             Ok(rows.collect::<Result<_, _>>()?)
         }))
     }
@@ -240,6 +242,7 @@ impl ServerStore for SqliteServerStore {
     }
 }
 
+/// Makes one change. A change that was made before, because the answer of an earlier commit was lost, counts as made.
 fn apply(transaction: &Connection, mutation: Mutation, lost: &mut Vec<SessionId>) -> SqlResult<()> {
     match mutation {
         Mutation::Create(session) => {
@@ -257,7 +260,14 @@ fn apply(transaction: &Connection, mutation: Mutation, lost: &mut Vec<SessionId>
                     session.updated_at.0
                 ],
             )?;
-            if created == 0 {
+            let is_same = || {
+                transaction
+                    .prepare_cached(
+                        "SELECT 1 FROM sessions WHERE id = ?1 AND principal = ?2 AND created_at = ?3 AND generation = 1",
+                    )?
+                    .exists(params![&*session.id, session.principal, session.created_at.0])
+            };
+            if created == 0 && !is_same()? {
                 lost.push(session.id);
             }
         }
@@ -286,7 +296,16 @@ fn apply(transaction: &Connection, mutation: Mutation, lost: &mut Vec<SessionId>
                 )
                 .optional()?;
             let Some(bytes) = bytes else {
-                lost.push(session);
+                let is_same = transaction
+                    .prepare_cached(
+                        "SELECT 1 FROM events JOIN sessions ON id = session
+                         WHERE session = ?1 AND events.last_seq = ?2 AND first_seq = ?3
+                         AND events.generation = ?4 AND sessions.generation = ?4",
+                    )?
+                    .exists(params![&*session, to_sql(last.seq), to_sql(first.seq), to_sql(generation)])?;
+                if !is_same {
+                    lost.push(session);
+                }
                 return Ok(());
             };
             transaction
@@ -298,20 +317,40 @@ fn apply(transaction: &Connection, mutation: Mutation, lost: &mut Vec<SessionId>
                 drop_oldest(transaction, &session, bytes)?;
             }
         }
-        Mutation::Update(id, change) => {
+        Mutation::Update { session, generation, change } => {
+            if lost.contains(&session) {
+                return Ok(());
+            }
+            let changed_at = change.changes_session().then(|| now().0);
             let setup = change.setup.map(|setup| setup.to_string());
             let pending = change.pending.as_ref().map(to_json).transpose()?;
-            transaction
+            let updated = transaction
                 .prepare_cached(
                     "UPDATE sessions SET title = ifnull(?1, title), setup = ifnull(?2, setup), pending = ifnull(?3, pending),
-                     updated_at = ?4 WHERE id = ?5",
+                     updated_at = ifnull(?4, updated_at),
+                     archived_at = CASE WHEN ?5 IS NULL THEN archived_at WHEN ?5 THEN ifnull(archived_at, ?6) END
+                     WHERE id = ?7 AND (?8 IS NULL OR generation = ?8)",
                 )?
-                .execute(params![change.title, setup, pending, now().0, &*id])?;
+                .execute(params![
+                    change.title,
+                    setup,
+                    pending,
+                    changed_at,
+                    change.archived,
+                    now().0,
+                    &*session,
+                    generation.map(to_sql)
+                ])?;
+            if updated == 0 && generation.is_some() {
+                lost.push(session);
+            }
         }
         Mutation::Delete(id) => {
             transaction.execute("DELETE FROM events WHERE session = ?1", [&*id])?;
             transaction.execute("DELETE FROM sessions WHERE id = ?1", [&*id])?;
         }
+        // There is only one server.
+        Mutation::Release { .. } | Mutation::Send(_) | Mutation::Received(_) => {}
     }
     Ok(())
 }
@@ -337,7 +376,7 @@ fn drop_oldest(transaction: &Connection, session: &SessionId, bytes: i64) -> Sql
 }
 
 const SELECT_SESSION: &str =
-    "SELECT id, principal, cwd, title, setup, pending, created_at, updated_at FROM sessions";
+    "SELECT id, principal, cwd, title, setup, pending, created_at, updated_at, archived_at FROM sessions";
 const SELECT_TOKEN: &str = "SELECT id, name, role, secret_hash, created_at, expires_at FROM tokens";
 
 fn find_session(connection: &Connection, id: &SessionId) -> SqlResult<Option<StoredSession>> {
@@ -356,6 +395,7 @@ fn session_row(row: &Row<'_>) -> rusqlite::Result<StoredSession> {
         pending: serde_json::from_str(&json(5)?).unwrap_or_default(),
         created_at: Timestamp(row.get(6)?),
         updated_at: Timestamp(row.get(7)?),
+        archived_at: row.get::<_, Option<i64>>(8)?.map(Timestamp),
     })
 }
 

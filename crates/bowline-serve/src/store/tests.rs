@@ -3,15 +3,37 @@
 use bowline_text::time::Timestamp;
 use bytes::Bytes;
 use serde_json::json;
+use std::time::Duration;
 
 use super::*;
 use crate::event::{EventKind, Recipient};
 use crate::token::Role;
+use test_support::postgres::TestPostgres;
+
+/// A lease that does not end during a test.
+const LEASE: Duration = Duration::from_secs(600);
 
 /// Runs a check against each implementation.
 async fn with_each_store<F: Future<Output = ()>>(check: impl Fn(Box<dyn ServerStore>) -> F) {
     let directory = tempfile::tempdir().unwrap();
     check(Box::new(SqliteServerStore::open_for_server(directory.path()).unwrap())).await;
+    if let Some(postgres) = TestPostgres::start() {
+        check(Box::new(open_postgres(&postgres, &postgres.create_database()).await)).await;
+    }
+}
+
+async fn open_postgres(postgres: &TestPostgres, database: &str) -> PostgresServerStore {
+    let options = PostgresOptions { name: "test".to_owned(), lease: LEASE, heartbeat: LEASE };
+    let url = postgres.url(database).parse().unwrap();
+    PostgresServerStore::open_for_server(&url, options).await.unwrap()
+}
+
+/// Acquires a session, and returns its generation and its last event; `None` if that was not possible.
+async fn acquire(store: &dyn ServerStore, id: &str) -> Option<(u64, u64)> {
+    match store.acquire(&id.into()).await.unwrap() {
+        Acquisition::Acquired(acquired) => Some((acquired.generation, acquired.last_seq)),
+        Acquisition::NotFound | Acquisition::OwnedElsewhere => None,
+    }
 }
 
 fn session(id: &str, principal: &str) -> StoredSession {
@@ -24,11 +46,16 @@ fn session(id: &str, principal: &str) -> StoredSession {
         pending: PendingWork::default(),
         created_at: Timestamp(1),
         updated_at: Timestamp(1),
+        archived_at: None,
     }
 }
 
 fn create(id: &str) -> Mutation {
     Mutation::Create(Box::new(session(id, "me")))
+}
+
+fn update(id: &str, generation: Option<u64>, change: SessionChange) -> Mutation {
+    Mutation::Update { session: id.into(), generation, change }
 }
 
 fn append(id: &str, generation: u64, numbers: std::ops::RangeInclusive<u64>) -> Mutation {
@@ -65,15 +92,60 @@ async fn events_come_back_in_order_after_any_number() {
 async fn a_server_that_lost_a_session_can_append_nothing() {
     with_each_store(|store| async move {
         store.commit(vec![create("s"), append("s", 1, 1..=2)]).await.unwrap();
-        let acquired = store.acquire(&"s".into()).await.unwrap().unwrap();
-        assert_eq!((acquired.generation, acquired.last_seq), (2, 2));
+        assert_eq!(acquire(&*store, "s").await, Some((2, 2)));
+        let title = || SessionChange { title: Some("late".into()), ..SessionChange::default() };
+        assert_eq!(store.commit(vec![update("s", Some(1), title())]).await.unwrap(), ["s".into()]);
+        assert_eq!(store.session(&"s".into()).await.unwrap().unwrap().title, None);
         let lost = store.commit(vec![append("s", 1, 3..=3), create("t")]).await.unwrap();
         assert_eq!(lost, ["s".into()], "the older generation is fenced, the rest is committed");
         assert_eq!(numbers(&*store, "s", 0, 1 << 20).await, [1, 2]);
         assert!(store.session(&"t".into()).await.unwrap().is_some());
         assert!(store.commit(vec![append("s", 2, 3..=3)]).await.unwrap().is_empty());
         assert_eq!(store.commit(vec![append("s", 2, 5..=5)]).await.unwrap(), ["s".into()], "a gap");
-        assert_eq!(store.acquire(&"unknown".into()).await.unwrap(), None);
+        assert_eq!(store.acquire(&"unknown".into()).await.unwrap(), Acquisition::NotFound);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_commit_whose_answer_was_lost_can_be_repeated() {
+    with_each_store(|store| async move {
+        let title = SessionChange { title: Some("T".into()), ..SessionChange::default() };
+        let all = || {
+            vec![
+                create("s"),
+                append("s", 1, 1..=2),
+                update("s", Some(1), title.clone()),
+                append("s", 1, 3..=3),
+            ]
+        };
+        for _ in 0..2 {
+            assert!(store.commit(all()).await.unwrap().is_empty());
+        }
+        assert_eq!(numbers(&*store, "s", 0, 1 << 20).await, [1, 2, 3]);
+        assert_eq!(
+            store.commit(vec![append("s", 1, 2..=3)]).await.unwrap(),
+            ["s".into()],
+            "not the same events"
+        );
+        acquire(&*store, "s").await;
+        assert_eq!(store.commit(all()).await.unwrap(), ["s".into()], "another server was there meanwhile");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn texts_with_nul_are_stored() {
+    with_each_store(|store| async move {
+        let title = SessionChange {
+            title: Some("a\0b".into()),
+            setup: Some(json!("\0")),
+            ..SessionChange::default()
+        };
+        let all = vec![create("s\0"), append("s\0", 1, 1..=1), update("s\0", Some(1), title)];
+        assert!(store.commit(all).await.unwrap().is_empty());
+        assert_eq!(numbers(&*store, "s\0", 0, 1).await, [1]);
+        assert_eq!(store.session(&"s\0".into()).await.unwrap().unwrap().setup, json!("\0"));
     })
     .await;
 }
@@ -97,15 +169,16 @@ async fn sessions_are_changed_listed_and_deleted() {
         store.commit(vec![create("a"), other]).await.unwrap();
         let pending = PendingWork {
             requests: vec![("c".into(), json!(1))],
-            questions: vec!["q".into()],
+            questions: vec![PendingQuestion { id: "q".into(), seq: 1 }],
             answered: vec![],
         };
         let change = SessionChange {
             title: Some("T".into()),
             setup: Some(json!({ "modes": 1 })),
             pending: Some(pending.clone()),
+            archived: None,
         };
-        store.commit(vec![Mutation::Update("a".into(), change)]).await.unwrap();
+        store.commit(vec![update("a", Some(1), change)]).await.unwrap();
         let found = store.session(&"a".into()).await.unwrap().unwrap();
         assert_eq!(
             (found.title.as_deref(), &found.setup, &found.pending),
@@ -128,6 +201,32 @@ async fn sessions_are_changed_listed_and_deleted() {
         store.commit(vec![append("a", 1, 1..=1), Mutation::Delete("a".into())]).await.unwrap();
         assert_eq!(list(all).await, ["b"]);
         assert_eq!(numbers(&*store, "a", 0, 1 << 20).await, [0; 0]);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn archived_sessions_are_listed_apart_and_any_server_may_archive() {
+    with_each_store(|store| async move {
+        store.commit(vec![create("a"), create("b")]).await.unwrap();
+        store.acquire(&"a".into()).await.unwrap();
+        let archive = |archived| SessionChange { archived: Some(archived), ..SessionChange::default() };
+        let list = async |archived| {
+            let query = SessionQuery { archived, limit: 10, ..SessionQuery::default() };
+            let sessions: Vec<StoredSession> = store.sessions(query).await.unwrap();
+            sessions.into_iter().map(|session| session.id.to_string()).collect::<Vec<_>>()
+        };
+        assert!(store.commit(vec![update("a", None, archive(true))]).await.unwrap().is_empty());
+        assert_eq!((list(false).await, list(true).await), (vec!["b".into()], vec!["a".into()]));
+        let archived = store.session(&"a".into()).await.unwrap().unwrap();
+        assert!(archived.archived_at.is_some());
+        assert_eq!(archived.updated_at, Timestamp(1), "it was moved, not changed");
+        store.commit(vec![update("a", None, archive(true))]).await.unwrap();
+        assert_eq!(store.session(&"a".into()).await.unwrap().unwrap(), archived, "archived once");
+        store.commit(vec![update("a", None, archive(false))]).await.unwrap();
+        assert_eq!(store.session(&"a".into()).await.unwrap().unwrap().archived_at, None);
+        let lost = store.commit(vec![update("unknown", None, archive(true))]).await.unwrap();
+        assert!(lost.is_empty(), "a deleted session is not lost");
     })
     .await;
 }

@@ -28,7 +28,7 @@ fn names_are_plain() {
 fn roles_and_what_they_may() {
     let table: String = [Role::Observer, Role::User, Role::Admin]
         .map(|role| {
-            let principal = Principal { name: "me".into(), role };
+            let principal = Principal { name: "me".into(), role, token: String::new() };
             let own = (principal.may_see("me"), principal.may_use("me"));
             let others = (principal.may_see("you"), principal.may_use("you"));
             assert_eq!(Role::from_name(role.name()), Some(role));

@@ -1,21 +1,25 @@
 //! Who may use the server, and what of it.
 
 use bowline_serve::HubOptions;
-use bowline_serve::http::AccessOptions;
+use bowline_serve::http::{AccessOptions, CookieKey};
 use bowline_serve::token::{Role, StoredToken};
 use bowline_text::time::Timestamp;
 use expect_test::expect;
 use serde_json::json;
 
 use crate::support::{Server, describe, http_client};
+use crate::transport::Socket;
 
 const INITIALIZE: &str = r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":1}}"#;
 
 #[tokio::test]
 async fn statuses_of_requests() {
     let place = tempfile::tempdir().unwrap();
-    let access =
-        AccessOptions { origins: vec!["https://page.example".into()], is_loopback: true, is_secure: false };
+    let access = AccessOptions {
+        origins: vec!["https://page.example".into()],
+        is_loopback: true,
+        ..AccessOptions::default()
+    };
     let server = Server::start_with(place.path(), HubOptions::default(), access).await;
     let token = server.token("me", Role::User).await;
     let (expired, expired_text) =
@@ -29,6 +33,13 @@ async fn statuses_of_requests() {
     let connection = format!("acp-connection-id: {}", client.connection);
     let events = "accept: text/event-stream";
     let prompt = r#"{"jsonrpc":"2.0","id":1,"method":"session/prompt","params":{"sessionId":"a"}}"#;
+    let long_id = format!(r#"{{"jsonrpc":"2.0","id":"{}","method":"x"}}"#, "x".repeat(257));
+    let long_session = prompt.replace(r#""a""#, &format!(r#""{}""#, "x".repeat(257)));
+    let escaped = r#"{"jsonrpc":"2.0","\u0069d":1,"method":"x"}"#;
+    let two_ids = r#"{"jsonrpc":"2.0","id":1,"method":"x","id":2}"#;
+    let capabilities = json!({ "_meta": "x".repeat(64 << 10) });
+    let large_capabilities = json!({ "jsonrpc": "2.0", "id": 0, "method": "initialize", "params": { "clientCapabilities": capabilities } });
+    let large_capabilities = large_capabilities.to_string();
     let own_origin = format!("origin: http://{host}");
     let cases: &[(&str, &str, &str, &[&str], &str)] = &[
         ("no token", "POST", "/acp", &[json], INITIALIZE),
@@ -68,6 +79,18 @@ async fn statuses_of_requests() {
         ("a stream without Accept", "GET", "/acp", &[&bearer, &connection, "accept: application/json"], ""),
         ("a stream without a connection", "GET", "/acp", &[&bearer, events], ""),
         ("a wrong Last-Event-ID", "GET", "/acp", &[&bearer, &connection, events, "last-event-id: x"], ""),
+        (
+            "a long session id in the header",
+            "GET",
+            "/acp",
+            &[&bearer, &connection, events, &format!("acp-session-id: {}", "x".repeat(257))],
+            "",
+        ),
+        ("a long request id", "POST", "/acp", &[json, &bearer, &connection], &long_id),
+        ("a long session id", "POST", "/acp", &[json, &bearer, &connection], &long_session),
+        ("an escaped key", "POST", "/acp", &[json, &bearer, &connection], escaped),
+        ("two ids", "POST", "/acp", &[json, &bearer, &connection], two_ids),
+        ("large capabilities", "POST", "/acp", &[json, &bearer], &large_capabilities),
         ("another method", "PUT", "/acp", &[&bearer], ""),
         ("an unknown path", "GET", "/../etc/passwd", &[&bearer], ""),
         ("its own origin", "POST", "/acp", &[json, &bearer, &own_origin], INITIALIZE),
@@ -118,6 +141,12 @@ async fn statuses_of_requests() {
         a stream without Accept: 406 a stream needs Accept: text/event-stream
         a stream without a connection: 400 the header Acp-Connection-Id is missing
         a wrong Last-Event-ID: 400 Last-Event-ID is not an id of this server
+        a long session id in the header: 400 an id has at most 256 bytes
+        a long request id: 400 an id has at most 256 bytes
+        a long session id: 400 an id has at most 256 bytes
+        an escaped key: 400 this is not a JSON-RPC message
+        two ids: 400 this is not a JSON-RPC message
+        large capabilities: 400 clientCapabilities has more than 64 KiB
         another method: 405 use GET, POST or DELETE
         an unknown path: 404 there is nothing here; the endpoint is /acp
         its own origin: 200
@@ -197,23 +226,20 @@ async fn sessions_belong_to_their_principal() {
     assert_eq!(stream.try_next().await.map(|(_, message)| describe(&message)), None);
 }
 
+/// Exchanges a token for a ticket.
+async fn ticket(server: &Server, http: &reqwest::Client, token: &str) -> String {
+    let response = http.post(format!("{}/ticket", server.url)).bearer_auth(token).send().await.unwrap();
+    response.text().await.unwrap()
+}
+
 #[tokio::test]
 async fn a_ticket_is_exchanged_for_a_cookie_once() {
     let place = tempfile::tempdir().unwrap();
     let server = Server::start(place.path()).await;
     let token = server.token("me", Role::User).await;
     let http = http_client(reqwest::Client::builder());
-    let ticket: serde_json::Value = http
-        .post(format!("{}/ticket", server.url))
-        .bearer_auth(&token)
-        .send()
-        .await
-        .unwrap()
-        .text()
-        .await
-        .map(|text| serde_json::from_str(&text).unwrap())
-        .unwrap();
-    let login = || http.post(format!("{}/login", server.url)).body(ticket.to_string()).send();
+    let ticket = ticket(&server, &http, &token).await;
+    let login = || http.post(format!("{}/login", server.url)).body(ticket.clone()).send();
     let response = login().await.unwrap();
     assert_eq!(response.status(), 204);
     let cookie = response.headers()["set-cookie"].to_str().unwrap().to_owned();
@@ -224,4 +250,137 @@ async fn a_ticket_is_exchanged_for_a_cookie_once() {
         |cookie: String| http.get(format!("{}/metrics", server.url)).header("cookie", cookie).send();
     assert_eq!(metrics(format!("a=b; {value}")).await.unwrap().status(), 200);
     assert_eq!(metrics("bowline=x".to_owned()).await.unwrap().status(), 401);
+}
+
+#[tokio::test]
+async fn what_came_from_a_token_ends_with_it() {
+    let place = tempfile::tempdir().unwrap();
+    let server = Server::start(place.path()).await;
+    let token = server.token("me", Role::User).await;
+    let http = http_client(reqwest::Client::builder());
+    let login = |ticket: String| http.post(format!("{}/login", server.url)).body(ticket).send();
+    let cookie = login(ticket(&server, &http, &token).await).await.unwrap();
+    let cookie = cookie.headers()["set-cookie"].to_str().unwrap().split(';').next().unwrap().to_owned();
+    let late_ticket = ticket(&server, &http, &token).await;
+    let client = server.client(&token).await;
+    let mut own = client.stream(None, None).await;
+    let (_, mut stream) = client.new_session(&mut own, place.path()).await;
+    let mut socket = Socket::connect(&server, &token).await;
+    socket.request(0, "initialize", json!({ "protocolVersion": 1 })).await;
+    socket.until_response(0).await;
+    // Another token with the same name does not revive it.
+    server.hub.store().remove_token("me").await.unwrap();
+    server.token("me", Role::User).await;
+    let metrics = http.get(format!("{}/metrics", server.url)).header("cookie", cookie).send().await.unwrap();
+    assert_eq!(metrics.status(), 401);
+    assert_eq!(login(late_ticket).await.unwrap().status(), 401);
+    assert!(own.try_next().await.is_none() && stream.try_next().await.is_none());
+    assert_eq!(socket.close_reason().await, "the connection ended");
+}
+
+#[tokio::test]
+async fn browsers_are_told_which_origins_may_use_the_server() {
+    let place = tempfile::tempdir().unwrap();
+    let access = AccessOptions {
+        origins: vec!["https://page.example".into()],
+        is_loopback: true,
+        ..AccessOptions::default()
+    };
+    let server = Server::start_with(place.path(), HubOptions::default(), access).await;
+    let token = server.token("me", Role::User).await;
+    let http = http_client(reqwest::Client::builder());
+    let mut table = String::new();
+    for origin in ["https://page.example", "https://evil.example"] {
+        let preflight = http
+            .request(reqwest::Method::OPTIONS, format!("{}/acp", server.url))
+            .header("access-control-request-method", "POST");
+        let post = http
+            .post(format!("{}/acp", server.url))
+            .bearer_auth(&token)
+            .header("content-type", "application/json")
+            .body(INITIALIZE);
+        let refused = http.post(format!("{}/acp", server.url));
+        for request in [preflight, post, refused] {
+            let response = request.header("origin", origin).send().await.unwrap();
+            table.push_str(&format!("{origin} {}\n", response.status().as_u16()));
+            let mut headers: Vec<String> = response
+                .headers()
+                .iter()
+                .filter(|(name, _)| name.as_str().starts_with("access-control") || *name == "vary")
+                .map(|(name, value)| format!("  {name}: {}\n", value.to_str().unwrap()))
+                .collect();
+            headers.sort();
+            table.push_str(&headers.concat());
+        }
+    }
+    expect![[r#"
+        https://page.example 204
+          access-control-allow-credentials: true
+          access-control-allow-headers: authorization, content-type, accept, acp-connection-id, acp-session-id, last-event-id
+          access-control-allow-methods: GET, POST, DELETE
+          access-control-allow-origin: https://page.example
+          access-control-expose-headers: acp-connection-id
+          access-control-max-age: 600
+          vary: origin
+        https://page.example 200
+          access-control-allow-credentials: true
+          access-control-allow-origin: https://page.example
+          access-control-expose-headers: acp-connection-id
+          vary: origin
+        https://page.example 401
+          access-control-allow-credentials: true
+          access-control-allow-origin: https://page.example
+          access-control-expose-headers: acp-connection-id
+          vary: origin
+        https://evil.example 403
+        https://evil.example 403
+        https://evil.example 403
+    "#]].assert_eq(&table);
+}
+
+/// Logs in with a token, and returns the cookie, with the name it has at any port.
+async fn log_in(server: &Server, token: &str) -> String {
+    let http = http_client(reqwest::Client::builder());
+    let body = json!({ "token": token }).to_string();
+    let response = http.post(format!("{}/login", server.url)).body(body).send().await.unwrap();
+    assert_eq!(response.status(), 204);
+    let cookie = response.headers()["set-cookie"].to_str().unwrap();
+    cookie.split_once('=').unwrap().1.split_once(';').unwrap().0.to_owned()
+}
+
+#[tokio::test]
+async fn a_cookie_survives_a_restart_but_not_its_token() {
+    let place = tempfile::tempdir().unwrap();
+    let access = || AccessOptions {
+        is_loopback: true,
+        cookie_key: Some(CookieKey::load(place.path()).unwrap()),
+        ..AccessOptions::default()
+    };
+    let server = Server::start_with(place.path(), HubOptions::default(), access()).await;
+    let token = server.token("me", Role::User).await;
+    let cookie = log_in(&server, &token).await;
+    server.crash().await;
+    let status = async |server: &Server| {
+        let port = server.url.rsplit_once(':').unwrap().1;
+        let http = http_client(reqwest::Client::builder());
+        let request = http.get(format!("{}/metrics", server.url));
+        request.header("cookie", format!("bowline-{port}={cookie}")).send().await.unwrap().status()
+    };
+    let server = Server::start_with(place.path(), HubOptions::default(), access()).await;
+    assert_eq!(status(&server).await, 200);
+    server.crash().await;
+    let server = Server::start_with(place.path(), HubOptions::default(), access()).await;
+    server.hub.store().remove_token("me").await.unwrap();
+    assert_eq!(status(&server).await, 401);
+}
+
+#[tokio::test]
+async fn a_wrong_token_gets_no_cookie() {
+    let place = tempfile::tempdir().unwrap();
+    let server = Server::start(place.path()).await;
+    let http = http_client(reqwest::Client::builder());
+    for body in [r#"{"token":"bow_00_00"}"#, r#"{"ticket":"00"}"#, "{}", "not JSON"] {
+        let response = http.post(format!("{}/login", server.url)).body(body).send().await.unwrap();
+        assert_eq!((response.status().as_u16(), response.headers().get("set-cookie")), (401, None), "{body}");
+    }
 }

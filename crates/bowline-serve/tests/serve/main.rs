@@ -2,6 +2,8 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on has failed")]
 
 mod access;
+mod checker;
+mod servers;
 mod sessions;
 mod support;
 mod transport;

@@ -4,9 +4,10 @@ use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use bowline_serve::HubOptions;
 use bowline_serve::http::AccessOptions;
-use bowline_serve::token::Role;
+use bowline_serve::token::{Principal, Role};
+use bowline_serve::{ConnectionStream, HubOptions, SessionStream, StreamMessage};
+use bytes::Bytes;
 use expect_test::expect;
 use serde_json::{Value, json};
 
@@ -324,4 +325,278 @@ async fn draining_lets_a_turn_end() {
     );
     drain.await.unwrap();
     assert!(setup.own.try_next().await.is_none(), "connections end after everything was sent");
+}
+
+#[tokio::test]
+async fn the_last_errors_are_sent_before_streams_end() {
+    let mut setup = setup().await;
+    setup.client.prompt(2, &setup.session, "wait").await;
+    setup.stream.next().await;
+    let hub = std::sync::Arc::clone(&setup.server.hub);
+    let (connection, session) = (setup.client.connection.as_str().into(), setup.session.as_str().into());
+    // This stream replaces the other, and is not read before everything is stored.
+    let mut stream = SessionStream::open(&hub, &connection, &session, Some(3)).await.unwrap();
+    let draining = std::sync::Arc::clone(&hub);
+    let drain = setup.server.spawn(async move { draining.drain(Duration::ZERO).await });
+    while hub.log().is_open(&session) {
+        tokio::task::yield_now().await;
+    }
+    // What the server's thread had to do is done.
+    setup.server.run(|_| ()).await;
+    setup.server.run(|_| ()).await;
+    let last = stream.next().await.unwrap();
+    let last: Vec<String> =
+        last.iter().map(|message| describe(&serde_json::from_slice(&message.body).unwrap())).collect();
+    assert_eq!(last, ["error the server stopped"]);
+    assert!(stream.next().await.is_none());
+    drop(stream);
+    drain.await.unwrap();
+    assert!(setup.own.try_next().await.is_none());
+}
+
+#[tokio::test]
+async fn a_refused_client_does_not_refuse_others_that_open_the_same_session() {
+    let setup = setup().await;
+    let (place, token, session) = (setup.place, setup.token, setup.session);
+    setup.server.crash().await;
+    let server = Server::start(place.path()).await;
+    let stranger = server.client(&server.token("stranger", Role::User).await).await;
+    let owner = server.client(&token).await;
+    let mut stranger_own = stranger.stream(None, None).await;
+    let mut owner_own = owner.stream(None, None).await;
+    let connections = [stranger.connection.clone(), owner.connection.clone()];
+    let message = json!({ "jsonrpc": "2.0", "id": 1, "method": "session/resume", "params": load(&session, place.path()) });
+    // The stranger begins to open it, and the owner comes before it is refused.
+    server
+        .run(move |hub| {
+            for connection in connections {
+                hub.receive(&connection.as_str().into(), None, message.to_string().into()).unwrap();
+            }
+        })
+        .await;
+    assert_eq!(
+        stranger_own.until_response(1).await,
+        [format!("1 error there is no session {session}; `session/list` lists yours")]
+    );
+    assert_eq!(owner_own.until_response(1).await, ["1 result {}"]);
+}
+
+/// Returns the messages of a stream until the event with a number.
+async fn until_number(stream: &mut SessionStream, last: u64) -> Vec<u64> {
+    let mut numbers = Vec::new();
+    while numbers.last() != Some(&last) {
+        let messages = stream.next().await.unwrap();
+        numbers.extend(messages.into_iter().filter_map(|message| message.id));
+    }
+    numbers
+}
+
+#[tokio::test]
+async fn a_stream_that_is_cut_while_a_session_is_loaded_loses_nothing() {
+    let mut setup = setup().await;
+    setup.client.prompt(2, &setup.session, "count 3000").await;
+    setup.stream.until_response(2).await;
+    let phone = setup.server.client(&setup.token).await;
+    let mut own = phone.stream(None, None).await;
+    let (hub, session) = (&setup.server.hub, setup.session.as_str().into());
+    let connection = phone.connection.as_str().into();
+    let mut first = SessionStream::open(hub, &connection, &session, None).await.unwrap();
+    phone.request(1, "session/load", load(&setup.session, setup.place.path())).await;
+    let sent = first.next().await.unwrap();
+    assert!(sent.len() < 3000, "not all of the history at once");
+    // The client received five messages, and opens the stream again before the server sees the end of the first.
+    let mut second = SessionStream::open(hub, &connection, &session, Some(5)).await.unwrap();
+    drop(first);
+    // The prompt and 3,000 updates; the response to the other client is not for this one.
+    assert_eq!(until_number(&mut second, 3002).await, (6..=3002).collect::<Vec<u64>>());
+    setup.client.prompt(3, &setup.session, "count 1").await;
+    assert_eq!(until_number(&mut second, 3005).await, [3004, 3005]);
+    assert_eq!(own.until_response(1).await.len(), 1);
+}
+
+#[tokio::test]
+async fn a_history_that_was_shown_is_not_shown_again_on_the_sessions_stream() {
+    let mut setup = setup().await;
+    setup.client.prompt(2, &setup.session, "count 2").await;
+    setup.stream.until_response(2).await;
+    let phone = setup.server.client(&setup.token).await;
+    let mut own = phone.stream(None, None).await;
+    phone.request(1, "session/load", load(&setup.session, setup.place.path())).await;
+    assert_eq!(own.until_response(1).await.len(), 5);
+    let mut stream = phone.stream(Some(&setup.session), Some(2)).await;
+    setup.client.prompt(3, &setup.session, "count 1").await;
+    assert_eq!(stream.next().await.0, Some(6));
+}
+
+#[tokio::test]
+async fn a_session_that_is_loaded_again_is_shown_again() {
+    let mut setup = setup().await;
+    setup.client.prompt(2, &setup.session, "count 1").await;
+    setup.stream.until_response(2).await;
+    setup.client.request(3, "session/load", load(&setup.session, setup.place.path())).await;
+    setup.own.until_response(3).await;
+    setup.client.prompt(4, &setup.session, "count 1").await;
+    // Without numbers, which the client has seen. Its own prompts are not sent to it.
+    expect![[r#"
+        [
+            "- available_commands_update",
+            "- 1",
+            "6 1",
+            "7 result {\"stopReason\":\"end_turn\"}",
+        ]
+    "#]]
+    .assert_debug_eq(&setup.stream.until_response(4).await);
+}
+
+#[tokio::test]
+async fn a_response_that_was_not_sent_yet_is_not_taken_for_history() {
+    let mut setup = setup().await;
+    let phone = setup.server.client(&setup.token).await;
+    let mut phone_stream = phone.stream(Some(&setup.session), Some(1)).await;
+    drop(setup.stream);
+    setup.client.prompt(2, &setup.session, "count 1").await;
+    while describe(&phone_stream.next().await.1) != "1" {}
+    // The turn is over when the next one is shown.
+    setup.client.prompt(3, &setup.session, "count 1").await;
+    while describe(&phone_stream.next().await.1) != "1" {}
+    setup.client.request(4, "session/load", load(&setup.session, setup.place.path())).await;
+    assert_eq!(setup.own.until_response(4).await.len(), 4);
+    let mut stream = setup.client.stream(Some(&setup.session), None).await;
+    assert_eq!(stream.until_response(2).await, [r#"4 result {"stopReason":"end_turn"}"#]);
+}
+
+#[tokio::test]
+async fn a_client_that_closes_a_session_gives_its_requests_back() {
+    let setup = setup().await;
+    let editor_can = json!({ "fs": { "readTextFile": true } });
+    let editor = setup.server.client_with(&setup.token, editor_can, json!(null)).await;
+    let mut own = editor.stream(None, None).await;
+    let (session, mut stream) = editor.new_session(&mut own, setup.place.path()).await;
+    let phone = setup.server.client(&setup.token).await;
+    let mut phone_stream = phone.stream(Some(&session), Some(1)).await;
+    editor.prompt(2, &session, "read /f").await;
+    assert_eq!(stream.next().await.1["method"], "fs/read_text_file");
+    editor.request(3, "session/close", json!({ "sessionId": session })).await;
+    assert_eq!(describe(&phone_stream.next().await.1), "user: read /f");
+    let answer = describe(&phone_stream.next().await.1);
+    assert_eq!(answer, "no client that offers fs/read_text_file is connected to this session");
+}
+
+#[tokio::test]
+async fn a_number_that_the_session_does_not_have_yet_is_its_last() {
+    let setup = setup().await;
+    let mut stream = setup.client.stream(Some(&setup.session), Some(1000)).await;
+    setup.client.prompt(2, &setup.session, "count 1").await;
+    assert_eq!(stream.until_response(2).await.len(), 2);
+}
+
+#[tokio::test]
+async fn bytes_that_a_stream_cannot_carry_are_replaced() {
+    let mut setup = setup().await;
+    setup.client.prompt(2, &setup.session, "bytes").await;
+    assert_eq!(setup.stream.until_response(2).await[0], "3 a\u{fffd}b");
+}
+
+#[tokio::test]
+async fn agents_start_independently_and_are_limited() {
+    let place = tempfile::tempdir().unwrap();
+    let access = AccessOptions { is_loopback: true, ..AccessOptions::default() };
+    let options = HubOptions { max_agents: 1, ..HubOptions::default() };
+    let server = Server::start_with(place.path(), options, access).await;
+    let slow = server.token("slow", Role::User).await;
+    let principal = Principal { name: "slow".into(), role: Role::User, token: String::new() };
+    let initialize =
+        json!({ "jsonrpc": "2.0", "id": 0, "method": "initialize", "params": { "clientCapabilities": {} } });
+    // A client hangs up while its agent starts.
+    let hub = std::sync::Arc::clone(&server.hub);
+    let connecting = {
+        let message = initialize.to_string();
+        server.spawn(async move { hub.connect(&principal, message.as_bytes(), false, "gone".into()).await })
+    };
+    while server.launcher.starts.load(Ordering::SeqCst) == 0 {
+        tokio::task::yield_now().await;
+    }
+    connecting.abort();
+    // Others need not wait for it.
+    let quick = server.token("quick", Role::User).await;
+    server.client(&quick).await;
+    let other_kind = json!({ "terminal": true });
+    assert_eq!(
+        server.initialize(&quick, other_kind).await["error"]["message"],
+        "quick has 1 agents already, one for each kind of client: close clients of other kinds and wait until their \
+         agents have stopped, or start the server with a larger --max-agents"
+    );
+    // The agent that was being started serves the next client.
+    server.launcher.slow_starts.add_permits(1);
+    server.client(&slow).await;
+    assert_eq!(server.launcher.starts.load(Ordering::SeqCst), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_agent_that_does_not_read_is_stopped_and_its_requests_fail() {
+    let place = tempfile::tempdir().unwrap();
+    let (hub, launcher, _) = Server::build(place.path(), HubOptions::default(), AccessOptions::default());
+    tokio::spawn(std::sync::Arc::clone(&hub).run());
+    let (stored, _) =
+        bowline_serve::token::StoredToken::generate("me", Role::User, bowline_text::time::Timestamp(0), None)
+            .unwrap();
+    hub.store().add_token(stored.clone()).await.unwrap();
+    let principal = stored.principal(bowline_text::time::Timestamp(1)).unwrap();
+    let connection = "c".into();
+    let request = |id: u64, method: &str, params: Value| {
+        Bytes::from(json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params }).to_string())
+    };
+    hub.connect(&principal, &request(0, "initialize", json!({})), false, "c".into()).await.unwrap();
+    let mut own = ConnectionStream::open(&hub, &connection, None).unwrap();
+    let new = json!({ "cwd": place.path(), "mcpServers": [] });
+    hub.receive(&connection, None, request(1, "session/new", new)).unwrap();
+    own.next().await.unwrap();
+    let mut stream = SessionStream::open(&hub, &connection, &"s1".into(), None).await.unwrap();
+    let prompt = |text: &str| json!({ "sessionId": "s1", "prompt": [{ "type": "text", "text": text }] });
+    hub.receive(&connection, None, request(2, "session/prompt", prompt("deaf"))).unwrap();
+    // More than its pipe holds.
+    hub.receive(&connection, None, request(3, "session/prompt", prompt(&"x".repeat(200_000)))).unwrap();
+    let mut shown = Vec::new();
+    while shown.len() < 3 {
+        let messages: Vec<StreamMessage> = stream.next().await.unwrap();
+        shown
+            .extend(messages.iter().map(|message| describe(&serde_json::from_slice(&message.body).unwrap())));
+    }
+    let stopped = "error the agent did not read its input and was stopped; the session can be opened again";
+    assert_eq!(shown, ["available_commands_update", stopped, stopped]);
+    assert_eq!((hub.gauges().agents, launcher.starts.load(Ordering::SeqCst)), (0, 1));
+}
+
+#[tokio::test]
+async fn requests_about_no_session_are_answered() {
+    let mut setup = setup().await;
+    let mut table = String::new();
+    let cases = [
+        ("session/prompt", json!({})),
+        ("session/load", json!({ "sessionId": 5 })),
+        ("session/x", json!([])),
+    ];
+    for (id, (method, params)) in (2..).zip(cases) {
+        setup.client.request(id, method, params).await;
+        let response = setup.own.next().await.1;
+        table.push_str(&format!("{} {}\n", response["error"]["code"], describe(&response)));
+    }
+    expect![[r#"
+        -32602 error session/prompt needs the text `sessionId` in its params
+        -32602 error session/load needs the text `sessionId` in its params
+        -32602 error session/x needs the text `sessionId` in its params
+    "#]]
+    .assert_eq(&table);
+}
+
+#[tokio::test]
+async fn requests_that_wait_for_one_session_are_limited() {
+    let mut setup = setup().await;
+    for id in 2..=258 {
+        setup.client.prompt(id, &setup.session, "wait").await;
+    }
+    let shown = setup.stream.until_response(258).await;
+    assert!(
+        shown.last().unwrap().ends_with("error 256 requests about this session wait for the agent already")
+    );
 }

@@ -5,36 +5,57 @@ use std::collections::HashMap;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use bowline_protocol::remote::{CONNECTION_HEADER, LAST_EVENT_HEADER, SESSION_HEADER};
 use bowline_protocol::sse::{SseDecoder, SseEvent};
 use bowline_serve::http::{Access, AccessOptions, Endpoint, ListenerOptions, serve};
 use bowline_serve::metrics::Metrics;
-use bowline_serve::store::SqliteServerStore;
-use bowline_serve::token::{Principal, Role, StoredToken};
+use bowline_serve::store::{
+    PostgresOptions, PostgresServerStore, PostgresUrl, ServerStore, SqliteServerStore,
+};
+use bowline_serve::token::{Role, StoredToken};
 use bowline_serve::{AgentLauncher, AgentStreams, Hub, HubOptions};
 use bowline_storage::clock::now;
 use futures_util::future::BoxFuture;
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, DuplexStream};
 use tokio::net::TcpListener;
-use tokio::sync::oneshot;
+use tokio::sync::{Semaphore, oneshot};
 use tokio::task::JoinHandle;
 
-/// An agent that does what prompts say: `count N`, `ask`, `read PATH`, `wait`, `die`.
-#[derive(Debug, Default)]
+/// A lease that does not end during a test, unless the test ends it.
+const LEASE: Duration = Duration::from_secs(600);
+const HEARTBEAT: Duration = Duration::from_millis(100);
+
+/// An agent that does what prompts say: `count N`, `blob BYTES`, `ask`, `read PATH`, `wait`, `bytes`, `die`, `deaf`.
+#[derive(Debug)]
 pub(crate) struct ScriptedLauncher {
     pub(crate) starts: AtomicUsize,
+    /// The agents of principals named `slow…` answer `initialize` when they get a permit.
+    pub(crate) slow_starts: Arc<Semaphore>,
     sessions: Arc<AtomicU64>,
     pub(crate) prompts: Arc<AtomicUsize>,
 }
 
+impl Default for ScriptedLauncher {
+    fn default() -> Self {
+        Self {
+            starts: AtomicUsize::default(),
+            slow_starts: Arc::new(Semaphore::new(0)),
+            sessions: Arc::default(),
+            prompts: Arc::default(),
+        }
+    }
+}
+
 impl AgentLauncher for ScriptedLauncher {
-    fn launch(&self, _: &Principal) -> BoxFuture<'_, Result<AgentStreams, String>> {
+    fn launch(&self, principal: &str) -> BoxFuture<'_, Result<AgentStreams, String>> {
         self.starts.fetch_add(1, Ordering::SeqCst);
         let (input, agent_input) = tokio::io::duplex(1 << 16);
         let (agent_output, output) = tokio::io::duplex(1 << 16);
         let agent = ScriptedAgent {
+            slow_start: principal.starts_with("slow").then(|| Arc::clone(&self.slow_starts)),
             sessions: Arc::clone(&self.sessions),
             prompts: Arc::clone(&self.prompts),
             output: Arc::new(tokio::sync::Mutex::new(agent_output)),
@@ -66,6 +87,7 @@ type Waiting<T> = Arc<Mutex<HashMap<String, oneshot::Sender<T>>>>;
 
 #[derive(Clone)]
 struct ScriptedAgent {
+    slow_start: Option<Arc<Semaphore>>,
     sessions: Arc<AtomicU64>,
     prompts: Arc<AtomicUsize>,
     output: Arc<tokio::sync::Mutex<DuplexStream>>,
@@ -83,6 +105,9 @@ impl ScriptedAgent {
             let params = &message["params"];
             let result = match message["method"].as_str() {
                 Some("initialize") => {
+                    if let Some(start) = &self.slow_start {
+                        start.acquire().await.unwrap().forget();
+                    }
                     json!({ "protocolVersion": 1, "agentCapabilities": { "loadSession": true } })
                 }
                 Some("session/new") => {
@@ -104,15 +129,19 @@ impl ScriptedAgent {
                 Some("session/prompt") => {
                     self.prompts.fetch_add(1, Ordering::SeqCst);
                     let agent = self.clone();
-                    if params["prompt"][0]["text"] == "die" {
-                        return;
+                    match params["prompt"][0]["text"].as_str().unwrap() {
+                        "die" => return,
+                        "deaf" => std::future::pending::<()>().await,
+                        _ => {}
                     }
                     tasks.spawn(async move { agent.prompt(message).await });
                     continue;
                 }
                 Some("session/cancel") => {
                     let waiting = self.cancels.lock().unwrap().remove(params["sessionId"].as_str().unwrap());
-                    waiting.unwrap().send(()).unwrap();
+                    if let Some(waiting) = waiting {
+                        waiting.send(()).unwrap();
+                    }
                     continue;
                 }
                 Some(_) => continue,
@@ -135,6 +164,16 @@ impl ScriptedAgent {
                 for number in 1..=count.parse::<u32>().unwrap() {
                     self.chunk(session, &number.to_string()).await;
                 }
+            }
+            ("blob", bytes) => self.chunk(session, &"x".repeat(bytes.parse().unwrap())).await,
+            ("bytes", _) => {
+                let line = json!({ "jsonrpc": "2.0", "method": "session/update", "params": { "sessionId": session,
+                    "update": { "sessionUpdate": "agent_message_chunk", "content": { "type": "text", "text": "a?b" } } } });
+                let mut line = line.to_string().replace(":{", ":\r{").into_bytes();
+                let mark = line.iter().rposition(|byte| *byte == b'?').unwrap();
+                line[mark] = 0xff;
+                line.push(b'\n');
+                self.output.lock().await.write_all(&line).await.unwrap();
             }
             ("ask", _) => {
                 let options = json!([{ "optionId": "yes", "kind": "allow_once", "name": "Yes" },
@@ -215,21 +254,63 @@ impl Server {
     ) -> (Arc<Hub>, Arc<ScriptedLauncher>, axum::Router) {
         let store = Arc::new(SqliteServerStore::open_for_server(&place.join("store")).unwrap());
         let launcher = Arc::new(ScriptedLauncher::default());
+        let (hub, router) = Self::build_on(store, &launcher, place, options, access);
+        (hub, launcher, router)
+    }
+
+    fn build_on(
+        store: Arc<dyn ServerStore>,
+        launcher: &Arc<ScriptedLauncher>,
+        place: &Path,
+        options: HubOptions,
+        access: AccessOptions,
+    ) -> (Arc<Hub>, axum::Router) {
         let roots = vec![place.canonicalize().unwrap()];
         let options = HubOptions { roots, ..options };
-        let agents = Arc::clone(&launcher) as Arc<dyn AgentLauncher>;
+        let agents = Arc::clone(launcher) as Arc<dyn AgentLauncher>;
         let hub = Hub::new(store, agents, Arc::new(Metrics::default()), options);
-        let router = Endpoint { hub: Arc::clone(&hub), access: Access::new(access) }.router();
-        (hub, launcher, router)
+        let router = Endpoint { hub: Arc::clone(&hub), access: Access::new(access).unwrap() }.router();
+        (hub, router)
     }
 
     pub(crate) async fn start_with(place: &Path, options: HubOptions, access: AccessOptions) -> Self {
         let (hub, launcher, router) = Self::build(place, options, access);
+        Self::serve(hub, launcher, router).await
+    }
+
+    /// Starts one of several servers on a database. They have the agents in common.
+    pub(crate) async fn start_shared(
+        url: &PostgresUrl,
+        launcher: &Arc<ScriptedLauncher>,
+        place: &Path,
+    ) -> Self {
+        // Its own, so that everything of it can end at once.
+        let runtime =
+            tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+        let (url, options) =
+            (url.clone(), PostgresOptions { name: "test".to_owned(), lease: LEASE, heartbeat: HEARTBEAT });
+        let store = runtime.spawn(async move { PostgresServerStore::open_for_server(&url, options).await });
+        let store = Arc::new(store.await.unwrap().unwrap());
+        let access = AccessOptions { is_loopback: true, ..AccessOptions::default() };
+        let (hub, router) = Self::build_on(store, launcher, place, HubOptions::default(), access);
+        Self::serve_on(runtime, hub, Arc::clone(launcher), router).await
+    }
+
+    async fn serve(hub: Arc<Hub>, launcher: Arc<ScriptedLauncher>, router: axum::Router) -> Self {
+        let runtime =
+            tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+        Self::serve_on(runtime, hub, launcher, router).await
+    }
+
+    async fn serve_on(
+        runtime: tokio::runtime::Runtime,
+        hub: Arc<Hub>,
+        launcher: Arc<ScriptedLauncher>,
+        router: axum::Router,
+    ) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         let listening = ListenerOptions { tls: None, max_connections: 1000 };
-        let runtime =
-            tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
         runtime.spawn(Arc::clone(&hub).run());
         let listener = listener.into_std().unwrap();
         runtime.spawn(async move {
@@ -266,6 +347,33 @@ impl Server {
         assert_eq!(response.status(), 200);
         client.connection = response.headers()[CONNECTION_HEADER].to_str().unwrap().to_owned();
         client
+    }
+
+    /// Sends `initialize`, and returns what is answered.
+    pub(crate) async fn initialize(&self, token: &str, capabilities: Value) -> Value {
+        let http = http_client(reqwest::Client::builder());
+        let (url, token) = (format!("{}/acp", self.url), token.to_owned());
+        let client = Client { http, url, token, connection: String::new() };
+        let params = json!({ "protocolVersion": 1, "clientCapabilities": capabilities });
+        let message = json!({ "jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params });
+        serde_json::from_str(&client.post(&message).await.text().await.unwrap()).unwrap()
+    }
+
+    /// Runs something beside the server.
+    pub(crate) fn spawn<T: Send + 'static>(
+        &self,
+        action: impl Future<Output = T> + Send + 'static,
+    ) -> JoinHandle<T> {
+        self.runtime.as_ref().unwrap().spawn(action)
+    }
+
+    /// Runs something on the server's only thread: nothing else of the server runs meanwhile.
+    pub(crate) async fn run<T: Send + 'static>(
+        &self,
+        action: impl FnOnce(&Arc<Hub>) -> T + Send + 'static,
+    ) -> T {
+        let hub = Arc::clone(&self.hub);
+        self.spawn(async move { action(&hub) }).await.unwrap()
     }
 
     /// Ends the server as a crash would: nothing is told to anyone. Returns once the store is free.

@@ -16,10 +16,10 @@ use tokio_tungstenite::{MaybeTlsStream, WebSocketStream};
 
 use crate::support::{Server, describe, http_client};
 
-struct Socket(WebSocketStream<MaybeTlsStream<TcpStream>>);
+pub(crate) struct Socket(WebSocketStream<MaybeTlsStream<TcpStream>>);
 
 impl Socket {
-    async fn connect(server: &Server, token: &str) -> Self {
+    pub(crate) async fn connect(server: &Server, token: &str) -> Self {
         let mut request = format!("{}/acp", server.url.replace("http", "ws")).into_client_request().unwrap();
         request.headers_mut().insert("authorization", format!("Bearer {token}").parse().unwrap());
         let (socket, response) = tokio_tungstenite::connect_async(request).await.unwrap();
@@ -29,12 +29,12 @@ impl Socket {
         Self(socket)
     }
 
-    async fn request(&mut self, id: u64, method: &str, params: Value) {
+    pub(crate) async fn request(&mut self, id: u64, method: &str, params: Value) {
         let message = json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params });
         self.0.send(Message::text(message.to_string())).await.unwrap();
     }
 
-    async fn until_response(&mut self, id: u64) -> Vec<String> {
+    pub(crate) async fn until_response(&mut self, id: u64) -> Vec<String> {
         let mut shown = Vec::new();
         loop {
             let Message::Text(text) = self.0.next().await.unwrap().unwrap() else { continue };
@@ -98,6 +98,15 @@ async fn a_web_socket_carries_everything_in_order() {
 }
 
 impl Socket {
+    /// Returns why the server closed the socket.
+    pub(crate) async fn close_reason(&mut self) -> String {
+        loop {
+            if let Message::Close(frame) = self.0.next().await.unwrap().unwrap() {
+                return frame.unwrap().reason.to_string();
+            }
+        }
+    }
+
     async fn until_text(&mut self, text: &str) {
         loop {
             if let Message::Text(message) = self.0.next().await.unwrap().unwrap()
@@ -116,8 +125,10 @@ async fn a_web_socket_must_begin_with_initialize() {
     let token = server.token("me", Role::User).await;
     let mut socket = Socket::connect(&server, &token).await;
     socket.request(0, "session/list", json!({})).await;
-    let Some(Ok(Message::Close(Some(frame)))) = socket.0.next().await else { panic!("not closed") };
-    assert_eq!(&*frame.reason, "the first message of a connection must be the request `initialize`");
+    assert_eq!(
+        socket.close_reason().await,
+        "the first message of a connection must be the request `initialize`"
+    );
 }
 
 #[tokio::test]
@@ -172,17 +183,66 @@ async fn limits_of_connections_and_sessions() {
     );
 }
 
+#[tokio::test]
+async fn a_client_may_write_before_it_reads() {
+    const LARGE: usize = 15 << 20;
+    let place = tempfile::tempdir().unwrap();
+    let server = Server::start(place.path()).await;
+    let token = server.token("me", Role::User).await;
+    let mut socket = Socket::connect(&server, &token).await;
+    socket.request(0, "initialize", json!({ "protocolVersion": 1 })).await;
+    socket.until_response(0).await;
+    socket.request(1, "session/new", json!({ "cwd": place.path(), "mcpServers": [] })).await;
+    socket.until_response(1).await;
+    let mut other = Socket::connect(&server, &token).await;
+    other.request(0, "initialize", json!({ "protocolVersion": 1 })).await;
+    other.until_response(0).await;
+    other
+        .request(1, "session/resume", json!({ "sessionId": "s1", "cwd": place.path(), "mcpServers": [] }))
+        .await;
+    other.until_response(1).await;
+    // Neither message fits into the buffers of the connection.
+    let prompt = json!([{ "type": "text", "text": format!("blob {LARGE}") }]);
+    socket.request(2, "session/prompt", json!({ "sessionId": "s1", "prompt": prompt })).await;
+    other.until_text(&"x".repeat(LARGE)).await;
+    let answer = json!({ "jsonrpc": "2.0", "id": "unknown", "result": "x".repeat(LARGE) });
+    socket.0.send(Message::text(answer.to_string())).await.unwrap();
+    assert_eq!(socket.until_response(2).await.last().unwrap(), r#"result {"stopReason":"end_turn"}"#);
+}
+
+#[tokio::test]
+async fn a_web_socket_gets_the_last_errors_and_a_reason() {
+    let place = tempfile::tempdir().unwrap();
+    let server = Server::start(place.path()).await;
+    let token = server.token("me", Role::User).await;
+    let mut socket = Socket::connect(&server, &token).await;
+    socket.request(0, "initialize", json!({ "protocolVersion": 1 })).await;
+    socket.until_response(0).await;
+    socket.request(1, "session/new", json!({ "cwd": place.path(), "mcpServers": [] })).await;
+    socket.until_response(1).await;
+    let prompt = json!([{ "type": "text", "text": "wait" }]);
+    socket.request(2, "session/prompt", json!({ "sessionId": "s1", "prompt": prompt })).await;
+    socket.until_text("waiting").await;
+    server.hub.drain(Duration::ZERO).await;
+    assert_eq!(socket.until_response(2).await, ["error the server stopped"]);
+    assert_eq!(socket.close_reason().await, "the connection ended");
+}
+
 #[tokio::test(start_paused = true)]
 async fn slow_headers_are_not_waited_for() {
-    let place = tempfile::tempdir().unwrap();
-    let (_hub, _, router) = Server::build(place.path(), HubOptions::default(), AccessOptions::default());
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = listener.local_addr().unwrap();
-    let listening = ListenerOptions { tls: None, max_connections: 10 };
-    tokio::spawn(serve(listener, router, listening, std::future::pending()));
-    let mut slow = TcpStream::connect(address).await.unwrap();
-    slow.write_all(b"POST /acp HTTP/1.1\r\nhost: local").await.unwrap();
-    let mut answer = Vec::new();
-    let waited = tokio::time::timeout(Duration::from_secs(60), slow.read_to_end(&mut answer)).await;
-    assert!(waited.is_ok(), "the connection is still open");
+    for start in
+        ["", "POST /acp HTTP/1.1\r\nhost: local", "PRI * HTTP/2.0\r\n", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"]
+    {
+        let place = tempfile::tempdir().unwrap();
+        let (_hub, _, router) = Server::build(place.path(), HubOptions::default(), AccessOptions::default());
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let listening = ListenerOptions { tls: None, max_connections: 10 };
+        tokio::spawn(serve(listener, router, listening, std::future::pending()));
+        let mut slow = TcpStream::connect(address).await.unwrap();
+        slow.write_all(start.as_bytes()).await.unwrap();
+        let mut answer = Vec::new();
+        let waited = tokio::time::timeout(Duration::from_secs(60), slow.read_to_end(&mut answer)).await;
+        assert!(waited.is_ok(), "the connection is still open");
+    }
 }

@@ -7,6 +7,7 @@
 //! are not keyed.
 
 mod chain;
+mod fold;
 mod line_format;
 mod report;
 mod verify;
@@ -20,6 +21,7 @@ use bowline_text::hash::ContentHash;
 use bowline_text::time::Timestamp;
 
 pub use chain::{AuditAnchor, ChainHead, ChainLink, ParseAnchorError};
+pub use fold::FoldedEntries;
 pub use report::{AuditDefect, AuditFinding, LogPosition, RepairNote, VerificationReport};
 pub use verify::AuditVerifier;
 

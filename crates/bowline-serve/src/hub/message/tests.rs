@@ -78,7 +78,7 @@ fn line_breaks_between_members_become_spaces() {
 fn directories_below_a_root_only() {
     let place = tempfile::tempdir().unwrap();
     let place = place.path().canonicalize().unwrap();
-    let root = place.join("root");
+    let root = place.join("srv");
     std::fs::create_dir_all(root.join("project")).unwrap();
     std::fs::create_dir(place.join("secret")).unwrap();
     std::os::unix::fs::symlink(place.join("secret"), root.join("escape")).unwrap();
@@ -96,21 +96,21 @@ fn directories_below_a_root_only() {
         text(&place.join("secret")),
         text(&place.join("absent")),
         text(&root.join("absent")),
-        text(&place.join("root2")),
+        text(&place.join("srv2")),
         "relative".to_owned(),
     ]
     .map(|path| format!("{path}: {}\n", check(&path)))
     .concat()
     .replace(&text(&place), "");
     expect![[r"
-        /root/project: /root/project
-        /root: /root
-        /root/project/../../secret: the directory /root/project/../../secret is outside of what this server offers: /root
-        /root/escape: the directory /root/escape is outside of what this server offers: /root
-        /secret: the directory /secret is outside of what this server offers: /root
-        /absent: the directory /absent is outside of what this server offers: /root
-        /root/absent: the server cannot use the directory /root/absent: No such file or directory (os error 2)
-        /root2: the directory /root2 is outside of what this server offers: /root
+        /srv/project: /srv/project
+        /srv: /srv
+        /srv/project/../../secret: the directory /srv/project/../../secret is outside of what this server offers: /srv
+        /srv/escape: the directory /srv/escape is outside of what this server offers: /srv
+        /secret: the directory /secret is outside of what this server offers: /srv
+        /absent: the directory /absent is outside of what this server offers: /srv
+        /srv/absent: the server cannot use the directory /srv/absent: No such file or directory (os error 2)
+        /srv2: the directory /srv2 is outside of what this server offers: /srv
         relative: cwd must be an absolute path on the server
     "]]
     .assert_eq(&table);

@@ -12,8 +12,8 @@ use std::time::{Duration, SystemTime};
 use bowline_access::audit::{self, AuditFilter};
 use bowline_workspace::workspace::{ReversedFile, Workspace};
 
-use bowline_client::common::console::escape_line;
-use bowline_client::common::workspace_location::WorkspaceLocation;
+use super::console::escape_line;
+use super::workspace_location::WorkspaceLocation;
 
 /// The maximum number of directory entries scanned for leftovers.
 const MAX_SCANNED: usize = 20_000;
@@ -24,15 +24,16 @@ const FILE_CLOCK_TICK: Duration = Duration::from_millis(20);
 
 /// The directories and links that an undo removed or left behind.
 #[derive(Debug, Default)]
-pub(super) struct Leftovers {
+pub struct Leftovers {
     /// Empty directories that were removed.
-    pub(super) removed: Vec<String>,
+    pub removed: Vec<String>,
     /// Links and empty directories that remain.
-    pub(super) remaining: Vec<String>,
+    pub remaining: Vec<String>,
 }
 
 impl Leftovers {
-    pub(super) fn to_text(&self, location: &WorkspaceLocation) -> String {
+    /// Formats them for people; empty if there are none.
+    pub fn to_text(&self, location: &WorkspaceLocation) -> String {
         let format_paths = |paths: &[String]| {
             let shown: Vec<String> =
                 paths.iter().take(MAX_LISTED).map(|path| escape_line(location.relative_name(path))).collect();
@@ -74,7 +75,7 @@ impl TimeSpan {
 }
 
 /// Removes the directories that an undo emptied, and finds what else was created during the undone changes.
-pub(super) fn clean_up(
+pub fn clean_up(
     location: &WorkspaceLocation,
     workspace: &Workspace,
     files: &[ReversedFile],

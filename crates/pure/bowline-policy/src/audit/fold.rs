@@ -3,14 +3,14 @@
 
 use std::collections::{HashMap, HashSet};
 
-use bowline_policy::audit::{AuditAction, AuditDecision, AuditEntry, AuditRecord, AuditSubject};
+use super::{AuditAction, AuditDecision, AuditEntry, AuditRecord, AuditSubject};
 
 /// The reason of an entry that is written before a change is made.
 const BEGIN_REASON: &str = "begins";
 
 /// Entries that are hidden because a later entry repeats them with more detail.
 #[derive(Debug, Default)]
-pub(super) struct FoldedEntries {
+pub struct FoldedEntries {
     hidden: HashSet<u64>,
     // Beginnings whose end has not been found yet, by operation.
     pending_operations: HashMap<OperationKey, u64>,
@@ -21,7 +21,7 @@ type OperationKey = (Option<String>, Option<String>, String, AuditSubject);
 
 impl FoldedEntries {
     /// Adds an entry; entries must be added oldest first.
-    pub(super) fn add(&mut self, record: &AuditRecord) {
+    pub fn add(&mut self, record: &AuditRecord) {
         let entry = &record.entry;
         match entry_phase(entry) {
             EntryPhase::Begin => _ = self.pending_operations.insert(operation_key(entry), record.seq),
@@ -32,7 +32,8 @@ impl FoldedEntries {
     }
 
     /// Returns whether another entry covers this one.
-    pub(super) fn is_hidden(&self, record: &AuditRecord) -> bool {
+    #[must_use]
+    pub fn is_hidden(&self, record: &AuditRecord) -> bool {
         self.hidden.contains(&record.seq)
     }
 }
@@ -66,7 +67,7 @@ fn operation_key(entry: &AuditEntry) -> OperationKey {
 
 #[cfg(test)]
 mod tests {
-    use bowline_policy::audit::{AuditAction, AuditDecision, AuditEntry, AuditRecord, AuditSubject};
+    use crate::audit::{AuditAction, AuditDecision, AuditEntry, AuditRecord, AuditSubject};
     use bowline_text::time::Timestamp;
     use expect_test::expect;
 

@@ -1,0 +1,475 @@
+//! Several servers on one store: leases, clients of other servers, and sessions that a server left behind.
+//!
+//! A session is at one server at a time. Another server that has clients of it reads its events from the store, and
+//! sends its clients' messages to that server:
+//!
+//! ```text
+//!  client ─► this server ─► inbox (store) ─► server of the session ─► agent
+//!  client ◄─ this server ◄─ events (store) ◄─ server of the session ◄─ agent
+//! ```
+
+use super::*;
+use std::collections::BTreeSet;
+
+use bowline_protocol::remote::MessageHead;
+use tokio::sync::Notify;
+
+use super::from_client::{setup_for_client, unknown_session};
+use crate::store::{
+    Acquisition, ForwardOutcome, PostgresServerStore, ServerId, ServerMessage, ServerMessageContent,
+    StoreError, StoredSession, Wake,
+};
+
+/// How long a server that stops may take to tell the others.
+const LEAVE_TIMEOUT: Duration = Duration::from_secs(5);
+
+impl Hub {
+    /// Takes part in a shared store, for as long as it is polled. Does nothing if the store is this server's own.
+    pub(super) async fn share_store(self: &Arc<Self>) {
+        let Some(store) = self.store.shared() else { return };
+        let inbox = Notify::new();
+        tokio::join!(
+            self.keep_lease(store),
+            self.follow_store(store, &inbox),
+            self.read_inbox(store, &inbox),
+            self.take_over(store, &inbox)
+        );
+    }
+
+    /// Tells other servers that this one accepts no new work.
+    pub(super) async fn announce_draining(&self) {
+        if let Some(store) = self.store.shared()
+            && let Err(error) = store.mark_draining().await
+        {
+            tracing::warn!(%error, "other servers do not know that this one is stopping");
+        }
+    }
+
+    /// Leaves a shared store, so that other servers need not wait for the end of the lease.
+    pub(super) async fn leave_store(&self) {
+        if let Some(store) = self.store.shared()
+            && !matches!(tokio::time::timeout(LEAVE_TIMEOUT, store.deregister()).await, Ok(Ok(())))
+        {
+            tracing::warn!("the lease could not be ended; other servers wait for its end");
+        }
+    }
+
+    /// Renews the lease. Without it, other servers may have this one's sessions: all work on them stops.
+    async fn keep_lease(self: &Arc<Self>, store: &PostgresServerStore) {
+        let lease = store.options().lease;
+        let mut interval = tokio::time::interval(store.options().heartbeat);
+        interval.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        let mut valid_until = Instant::now() + lease;
+        let mut is_valid = true;
+        loop {
+            interval.tick().await;
+            // The lease counts from before the request: here it never ends later than in the database.
+            let asked = Instant::now();
+            let limit = if is_valid { valid_until.saturating_duration_since(asked) } else { lease };
+            match tokio::time::timeout(limit, store.renew_lease()).await {
+                Ok(Ok(true)) => (valid_until, is_valid) = (asked + lease, true),
+                Ok(Ok(false)) => {
+                    if is_valid {
+                        self.lose_all_sessions();
+                    }
+                    is_valid = false;
+                    match store.register().await {
+                        Ok(()) => (valid_until, is_valid) = (asked + lease, true),
+                        Err(error) => tracing::warn!(%error, "cannot register with the database"),
+                    }
+                }
+                Ok(Err(_)) | Err(_) if is_valid && Instant::now() >= valid_until => {
+                    self.lose_all_sessions();
+                    is_valid = false;
+                }
+                Ok(Err(error)) => tracing::warn!(%error, "cannot renew the lease"),
+                Err(_) => tracing::warn!("cannot renew the lease in time"),
+            }
+        }
+    }
+
+    /// Stops all agents, because other servers may have their sessions.
+    fn lose_all_sessions(&self) {
+        let workers: Vec<WorkerId> = self.lock().workers.keys().copied().collect();
+        tracing::error!(agents = workers.len(), "the lease in the database has ended: stopping all agents");
+        for worker in workers {
+            self.end_worker(
+                worker,
+                "the server lost its lease in the database; the session can be opened again",
+            );
+        }
+    }
+
+    /// Wakes streams of other servers' sessions.
+    async fn follow_store(&self, store: &PostgresServerStore, inbox: &Notify) {
+        let mut listener = store.listen();
+        loop {
+            match listener.next().await {
+                Wake::Sessions(sessions) => self.log.wake(&sessions),
+                Wake::Inbox => inbox.notify_one(),
+                Wake::Everything => {
+                    inbox.notify_one();
+                    let followed = self.log.followed();
+                    if followed.is_empty() {
+                        continue;
+                    }
+                    match store.last_seqs(&followed).await {
+                        Ok(last) => self.log.wake_newer(&last),
+                        Err(error) => tracing::warn!(%error, "cannot look for events"),
+                    }
+                }
+            }
+        }
+    }
+
+    /// Handles messages from other servers.
+    async fn read_inbox(self: &Arc<Self>, store: &PostgresServerStore, inbox: &Notify) {
+        // Handled, but not yet removed from the store.
+        let handled: Arc<Mutex<BTreeSet<i64>>> = Arc::default();
+        loop {
+            inbox.notified().await;
+            loop {
+                let except: Vec<i64> =
+                    handled.lock().unwrap_or_else(PoisonError::into_inner).iter().copied().collect();
+                let messages = match store.inbox(&except).await {
+                    Ok(messages) if messages.is_empty() => break,
+                    Ok(messages) => messages,
+                    Err(error) => {
+                        tracing::warn!(%error, "cannot read messages from other servers");
+                        break;
+                    }
+                };
+                let ids: Vec<i64> = messages.iter().map(|(id, _)| *id).collect();
+                handled.lock().unwrap_or_else(PoisonError::into_inner).extend(&ids);
+                for (_, message) in messages {
+                    self.receive_from_server(message);
+                }
+                // After what the messages changed: a server that dies before has not handled them.
+                self.log.mutate(Mutation::Received(ids.clone()));
+                let handled = Arc::clone(&handled);
+                self.log.after_commit(move || {
+                    let mut handled = handled.lock().unwrap_or_else(PoisonError::into_inner);
+                    for id in ids {
+                        handled.remove(&id);
+                    }
+                });
+            }
+        }
+    }
+
+    fn receive_from_server(self: &Arc<Self>, message: ServerMessage) {
+        let ServerMessage { server, content } = message;
+        let mut state = self.lock();
+        let (session, connections, principal, message) = match content {
+            ServerMessageContent::ToClient { connection, message } => {
+                return self.push(&state, &connection, OutboxItem::Message(message));
+            }
+            ServerMessageContent::FromClient { session, connections, principal, message } => {
+                (session, connections, principal, message)
+            }
+        };
+        let (Some(connection), Ok(head)) = (connections.first().cloned(), MessageHead::parse(&message))
+        else {
+            return;
+        };
+        self.ensure_remote_connection(&mut state, server, &connection, connections, principal);
+        match (head.method.as_deref(), head.id.clone()) {
+            (None, Some(id)) => self.take_answer(&mut state, &connection, &id, &message),
+            (Some("$/cancel_request"), None) => self.cancel_request(&mut state, &connection, &message),
+            (Some("session/delete"), Some(id)) => {
+                let hub = Arc::clone(self);
+                let message = message.clone();
+                drop(state);
+                tokio::spawn(
+                    async move { open::delete_session(hub, connection, id, session, message).await },
+                );
+            }
+            (Some(_), id) => {
+                let received = self.receive_for_session(state, &connection, session, message.clone());
+                if let (Err(error), Some(id)) = (received, id) {
+                    let error = message::error(&id, message::OVERLOADED, &error.to_string());
+                    self.push(&self.lock(), &connection, OutboxItem::Message(error));
+                }
+            }
+            (None, None) => {}
+        }
+    }
+
+    /// Adds the connection of another server's client. What is sent to it goes through that server.
+    fn ensure_remote_connection(
+        self: &Arc<Self>,
+        state: &mut HubState,
+        server: ServerId,
+        id: &ConnectionId,
+        ids: Vec<ConnectionId>,
+        principal: Principal,
+    ) {
+        if let Some(found) = state.connections.get_mut(id) {
+            found.idle_since = Instant::now();
+            return;
+        }
+        // No agent is its own.
+        let key = WorkerKey { principal: String::new(), capabilities: String::new() };
+        let mut connection = Connection::new(principal, json!({}), key, ids);
+        connection.is_remote = true;
+        let (log, outbox, id) = (Arc::clone(&self.log), Arc::clone(&connection.outbox), id.clone());
+        state.connections.insert(id.clone(), connection);
+        tokio::spawn(async move {
+            let (reader, mut after) = outbox.begin(None);
+            while let OutboxStep::Send(number, item) = outbox.next(reader, after).await {
+                after = number;
+                if let OutboxItem::Message(message) = item {
+                    let content = ServerMessageContent::ToClient { connection: id.clone(), message };
+                    log.mutate(Mutation::Send(Box::new(ServerMessage { server: server.clone(), content })));
+                }
+            }
+        });
+    }
+
+    /// Settles sessions that a server left behind, and takes over messages that it has not handled.
+    async fn take_over(self: &Arc<Self>, store: &PostgresServerStore, inbox: &Notify) {
+        let mut interval = tokio::time::interval(store.options().heartbeat);
+        interval.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        loop {
+            interval.tick().await;
+            if self.lock().is_draining {
+                continue;
+            }
+            if let Err(error) = self.try_take_over(store, inbox).await {
+                tracing::warn!(%error, "cannot look for sessions of other servers");
+            }
+        }
+    }
+
+    async fn try_take_over(
+        self: &Arc<Self>,
+        store: &PostgresServerStore,
+        inbox: &Notify,
+    ) -> Result<(), StoreError> {
+        store.remove_stale().await?;
+        for waiting in store.waiting_sessions().await? {
+            let (cwd, roots) = (waiting.cwd.to_string_lossy().into_owned(), self.options.roots.clone());
+            let checked =
+                tokio::task::spawn_blocking(move || message::check_directory(&cwd, &roots).is_ok()).await;
+            if !checked.unwrap_or(false) {
+                // Another server has its directory.
+                continue;
+            }
+            if waiting.has_messages {
+                store.adopt_messages(&waiting.id).await?;
+                inbox.notify_one();
+            } else {
+                self.settle_left_session(&waiting.id).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Answers what a server left unanswered in a session, without opening it at an agent.
+    async fn settle_left_session(self: &Arc<Self>, session: &SessionId) -> Result<(), StoreError> {
+        if !self.reserve_session(session) {
+            return Ok(());
+        }
+        self.log.flush().await;
+        let acquired = self.store.acquire(session).await;
+        if let Ok(Acquisition::Acquired(acquired)) = &acquired {
+            tracing::info!(%session, "settling a session that another server left");
+            self.log.open(session, acquired.generation, acquired.last_seq);
+            open::settle(self, session, acquired.session.pending.clone());
+            self.log.release(session, acquired.generation);
+        }
+        let mut state = self.lock();
+        if let Some(Session { stage: Stage::Opening(waiting), .. }) = state.sessions.remove(session)
+            && let Some((connection, _)) = waiting.first()
+        {
+            let connection = connection.clone();
+            self.begin_opening(&mut state, &connection, session, waiting);
+        }
+        acquired.map(|_| ())
+    }
+
+    /// Lets messages about a session wait. Returns whether it was free.
+    fn reserve_session(&self, session: &SessionId) -> bool {
+        let mut state = self.lock();
+        let is_free = !state.sessions.contains_key(session);
+        if is_free {
+            state.sessions.insert(session.clone(), Session::opening(Vec::new()));
+        }
+        is_free
+    }
+
+    /// Forwards an answer or a cancellation to the server whose session waits for it: one with `text`, the id of a
+    /// question or of a connection, in what it waits for.
+    pub(super) fn forward_to_waiting(
+        self: &Arc<Self>,
+        state: &HubState,
+        connection: &ConnectionId,
+        text: &str,
+        message: &Bytes,
+    ) {
+        let Some(found) = state.connections.get(connection).filter(|found| !found.is_remote) else { return };
+        if self.store.shared().is_none() {
+            return;
+        }
+        let (hub, text, message) = (Arc::clone(self), text.to_owned(), message.clone());
+        let (ids, principal) = (found.ids.clone(), found.principal.clone());
+        tokio::spawn(async move {
+            let Some(store) = hub.store.shared() else { return };
+            let forwarded = async {
+                for session in store.sessions_waiting_for(&text).await? {
+                    store.forward(&session, &ids, &principal, &message).await?;
+                }
+                Ok::<(), StoreError>(())
+            };
+            if let Err(error) = forwarded.await {
+                tracing::warn!(%error, "an answer did not reach the server that waits for it");
+            }
+        });
+    }
+
+    /// Forwards the deletion of a session to the other server that has it. Returns whether that was possible.
+    pub(super) async fn forward_deletion(
+        &self,
+        connection: &ConnectionId,
+        stored: &StoredSession,
+        message: &[u8],
+    ) -> bool {
+        let Some(store) = self.store.shared() else { return false };
+        let (ids, principal) = {
+            let state = self.lock();
+            match state.connections.get(connection) {
+                Some(found) if !found.is_remote && found.principal.may_use(&stored.principal) => {
+                    (found.ids.clone(), found.principal.clone())
+                }
+                _ => return false,
+            }
+        };
+        matches!(store.forward(&stored.id, &ids, &principal, message).await, Ok(ForwardOutcome::Sent))
+    }
+
+    /// Returns the open questions of another server's session that a connection may answer, up to an event.
+    pub(super) async fn open_questions_elsewhere(
+        &self,
+        connection: &str,
+        session: &SessionId,
+        until: u64,
+    ) -> Vec<Bytes> {
+        let principal = self.principal_of(connection).filter(|principal| principal.role != Role::Observer);
+        let stored = self.store.session(session).await.ok().flatten();
+        let (Some(_), Some(stored)) = (principal, stored) else { return Vec::new() };
+        let mut open = Vec::new();
+        for question in stored.pending.questions.iter().filter(|question| question.seq <= until) {
+            let events = self.store.events_after(session, question.seq - 1, 1).await.unwrap_or_default();
+            let event = events.into_iter().next().filter(|event| event.kind == EventKind::Question);
+            open.extend(event.map(|event| event.body));
+        }
+        open
+    }
+}
+
+/// Handles the messages that waited for a session that another server has.
+pub(super) async fn use_elsewhere(hub: Arc<Hub>, session: SessionId) {
+    loop {
+        let waiting = {
+            let mut state = hub.lock();
+            match state.sessions.get_mut(&session) {
+                Some(Session { stage: Stage::Opening(waiting), .. }) if !waiting.is_empty() => {
+                    std::mem::take(waiting)
+                }
+                Some(Session { stage: Stage::Opening(_), .. }) => {
+                    state.sessions.remove(&session);
+                    return;
+                }
+                _ => return,
+            }
+        };
+        let mut waiting = waiting.into_iter();
+        while let Some((connection, message)) = waiting.next() {
+            if use_session_elsewhere(&hub, &connection, &session, &message).await == ForwardOutcome::NotOwned
+            {
+                // That server has given it up meanwhile: this one tries again to acquire it.
+                let mut state = hub.lock();
+                let Some(Session { stage: Stage::Opening(newer), .. }) = state.sessions.remove(&session)
+                else {
+                    return;
+                };
+                let all = [(connection.clone(), message)].into_iter().chain(waiting).chain(newer).collect();
+                return hub.begin_opening(&mut state, &connection, &session, all);
+            }
+        }
+    }
+}
+
+/// Handles a client's message about a session that another server has.
+async fn use_session_elsewhere(
+    hub: &Arc<Hub>,
+    connection: &ConnectionId,
+    session: &SessionId,
+    message: &Bytes,
+) -> ForwardOutcome {
+    let outcome = try_use_session_elsewhere(hub, connection, session, message).await;
+    let error = match outcome {
+        Ok(ForwardOutcome::Full) => {
+            Some((message::OVERLOADED, "too many messages wait for the server of this session".to_owned()))
+        }
+        Ok(_) => None,
+        Err(ref error) => Some((message::INTERNAL, error.to_string())),
+    };
+    if let (Some((code, why)), Ok(MessageHead { id: Some(id), .. })) = (error, MessageHead::parse(message)) {
+        let error = message::error(&id, code, &why);
+        hub.respond(&mut hub.lock(), connection, None, &id, error);
+    }
+    outcome.unwrap_or(ForwardOutcome::Sent)
+}
+
+async fn try_use_session_elsewhere(
+    hub: &Arc<Hub>,
+    connection: &ConnectionId,
+    session: &SessionId,
+    message: &Bytes,
+) -> Result<ForwardOutcome, StoreError> {
+    let done = Ok(ForwardOutcome::Sent);
+    let Some(store) = hub.store.shared() else { return done };
+    let Ok(MessageHead { id, method: Some(method), .. }) = MessageHead::parse(message) else { return done };
+    // The number first: what is appended between the two reads is sent as an event.
+    let last = store.last_seqs(std::slice::from_ref(session)).await?.get(session).copied().unwrap_or(0);
+    let stored = store.session(session).await?;
+    let (ids, principal) = {
+        let mut state = hub.lock();
+        let Some(found) = state.connections.get(connection) else { return done };
+        let (ids, principal) = (found.ids.clone(), found.principal.clone());
+        let is_shown = matches!(&*method, "session/load" | "session/resume" | "session/close");
+        let stored = stored.filter(|stored| match is_shown {
+            true => principal.may_see(&stored.principal),
+            false => principal.may_use(&stored.principal),
+        });
+        let Some(stored) = stored else {
+            if let Some(id) = id {
+                let error = unknown_session(&id, session);
+                hub.respond(&mut state, connection, None, &id, error);
+            }
+            return done;
+        };
+        match (&*method, id) {
+            ("session/load", Some(id)) => {
+                let response = message::result(&id, &setup_for_client(&stored.setup));
+                hub.attach_with_history(&mut state, connection, session, response, last);
+                return done;
+            }
+            ("session/resume", Some(id)) => {
+                let response = message::result(&id, &setup_for_client(&stored.setup));
+                hub.attach_without_history(&mut state, connection, session, response, last);
+                return done;
+            }
+            ("session/close", Some(id)) => {
+                hub.detach(&mut state, connection, session);
+                hub.respond(&mut state, connection, None, &id, message::result(&id, &json!({})));
+                return done;
+            }
+            _ => {}
+        }
+        hub.ensure_attached(&mut state, connection, session, last);
+        (ids, principal)
+    };
+    store.forward(session, &ids, &principal, message).await
+}

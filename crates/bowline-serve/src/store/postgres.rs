@@ -1,0 +1,563 @@
+//! The store in a PostgreSQL database, which several servers share.
+//!
+//! Each server has a row with a lease, and a session belongs to at most one server whose lease is valid. Only the
+//! database's clock counts. A server whose lease has ended never gets it back: it registers anew, and the generation of
+//! each session keeps what it still sends from being stored ([`Mutation::Append`]).
+//!
+//! Notifications only say where to look; everything is read from tables ([`PostgresListener`]).
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use bowline_text::time::Timestamp;
+use bytes::Bytes;
+use deadpool_postgres::{Object, Pool, Transaction};
+use tokio_postgres::Row;
+use tokio_postgres::types::{ToSql, Type};
+
+use super::{
+    AcquiredSession, Acquisition, MAX_PAGE_SIZE, MAX_SESSION_BYTES, Mutation, ServerStore, SessionQuery,
+    StoreError, StoreFuture, StoredSession,
+};
+use crate::event::{Event, SessionId, decode_run, encode_run};
+use crate::token::{Role, StoredToken, random_hex};
+
+mod connector;
+mod listener;
+mod migrations;
+mod servers;
+#[cfg(test)]
+mod tests;
+
+use connector::Connector;
+pub use connector::{PostgresUrl, PostgresUrlError};
+pub use listener::{PostgresListener, Wake};
+pub use migrations::{Migration, SCHEMA_VERSION};
+pub use servers::{
+    ForwardOutcome, PostgresStatus, ServerId, ServerMessage, ServerMessageContent, ServerStatus,
+    WaitingSession,
+};
+
+/// The longest payload of a notification, below PostgreSQL's limit of 8000 bytes.
+const MAX_PAYLOAD_BYTES: usize = 7900;
+/// The channel of new events; the payload has the ids of their sessions as JSON, or is empty.
+const EVENTS_CHANNEL: &str = "bowline_events";
+/// The channel of messages between servers; the payload is the id of the receiving server.
+const INBOX_CHANNEL: &str = "bowline_inbox";
+/// The database's time in milliseconds.
+const NOW_MS: &str = "(extract(epoch FROM clock_timestamp()) * 1000)::bigint";
+
+/// How a server takes part in a shared store.
+#[derive(Debug, Clone)]
+pub struct PostgresOptions {
+    /// The server's name, for people.
+    pub name: String,
+    /// How long its lease is valid after a heartbeat.
+    pub lease: Duration,
+    /// How often it renews the lease, and looks for sessions of servers that are gone.
+    pub heartbeat: Duration,
+}
+
+/// A parameter of a statement with its type. Statements that name all types need no round trip to prepare them.
+type Parameter<'a> = (&'a (dyn ToSql + Sync), Type);
+
+/// The store of one server among several.
+#[derive(Debug)]
+pub struct PostgresServerStore {
+    pool: Pool,
+    connector: Connector,
+    options: PostgresOptions,
+    // `None` if it was not opened for a server.
+    server: Mutex<Option<ServerId>>,
+}
+
+impl PostgresServerStore {
+    /// Opens the store for a server: migrates the schema and registers the server.
+    ///
+    /// # Errors
+    /// Fails if the database cannot be used, or if its schema is of a later version.
+    pub async fn open_for_server(url: &PostgresUrl, options: PostgresOptions) -> Result<Self, StoreError> {
+        let store = Self::connect(url, options)?;
+        store.migrate().await?;
+        store.register().await?;
+        Ok(store)
+    }
+
+    /// Opens the store to manage tokens, beside running servers or without one.
+    ///
+    /// # Errors
+    /// Fails if the database cannot be used, or if its schema is of a later version.
+    pub async fn open_for_tokens(url: &PostgresUrl) -> Result<Self, StoreError> {
+        let store = Self::open_without_migration(url)?;
+        store.migrate().await?;
+        Ok(store)
+    }
+
+    /// Opens the store as it is, for its status.
+    ///
+    /// # Errors
+    /// Fails if the system's certificates cannot be read.
+    pub fn open_without_migration(url: &PostgresUrl) -> Result<Self, StoreError> {
+        Self::connect(
+            url,
+            PostgresOptions { name: String::new(), lease: Duration::ZERO, heartbeat: Duration::ZERO },
+        )
+    }
+
+    fn connect(url: &PostgresUrl, options: PostgresOptions) -> Result<Self, StoreError> {
+        let connector = Connector::new(url)?;
+        let pool = connector.pool()?;
+        Ok(Self { pool, connector, options, server: Mutex::default() })
+    }
+
+    /// Brings the schema to this program's version.
+    ///
+    /// # Errors
+    /// Fails if the database cannot be used, or if its schema is of a later version.
+    pub async fn migrate(&self) -> Result<Migration, StoreError> {
+        let mut client = self.client().await?;
+        let migration = migrations::migrate(&mut client).await.map_err(|error| self.unavailable(&error))?;
+        if migration.to > SCHEMA_VERSION {
+            return Err(StoreError::Unavailable(format!(
+                "the database has version {} of the schema, and this program knows versions up to {SCHEMA_VERSION}: update bowline on this machine",
+                migration.to
+            )));
+        }
+        Ok(migration)
+    }
+
+    /// Returns the id of this server; empty if the store was not opened for one.
+    #[must_use]
+    pub fn server_id(&self) -> ServerId {
+        let server = self.server.lock().unwrap_or_else(PoisonError::into_inner);
+        server.clone().unwrap_or_else(|| "".into())
+    }
+
+    async fn client(&self) -> Result<Object, StoreError> {
+        self.pool.get().await.map_err(|error| self.connector.no_connection(&error))
+    }
+
+    fn unavailable(&self, error: &tokio_postgres::Error) -> StoreError {
+        self.connector.unavailable(error)
+    }
+
+    async fn query(&self, sql: &str, parameters: &[Parameter<'_>]) -> Result<Vec<Row>, StoreError> {
+        let client = self.client().await?;
+        client.query_typed(sql, parameters).await.map_err(|error| self.unavailable(&error))
+    }
+
+    async fn query_opt(&self, sql: &str, parameters: &[Parameter<'_>]) -> Result<Option<Row>, StoreError> {
+        Ok(self.query(sql, parameters).await?.into_iter().next())
+    }
+
+    async fn execute(&self, sql: &str, parameters: &[Parameter<'_>]) -> Result<u64, StoreError> {
+        let client = self.client().await?;
+        client.execute_typed(sql, parameters).await.map_err(|error| self.unavailable(&error))
+    }
+
+    /// Reads the rows of a query, each as one value.
+    fn read_rows<T>(
+        &self,
+        rows: Vec<Row>,
+        read: impl Fn(&Row) -> Result<T, tokio_postgres::Error>,
+    ) -> Result<Vec<T>, StoreError> {
+        rows.iter().map(read).collect::<Result<_, _>>().map_err(|error| self.unavailable(&error))
+    }
+
+    async fn try_commit(&self, mutations: Vec<Mutation>) -> Result<Vec<SessionId>, StoreError> {
+        let failed = |error: tokio_postgres::Error| self.unavailable(&error);
+        let server = self.server_id();
+        let mut client = self.client().await?;
+        let transaction = client.transaction().await.map_err(failed)?;
+        let mut lost = Vec::new();
+        let mut changed = Vec::new();
+        for mutation in mutations {
+            apply(&transaction, &server, mutation, &mut lost, &mut changed).await.map_err(failed)?;
+        }
+        if !changed.is_empty() {
+            let payload = serde_json::to_string(&changed).unwrap_or_default();
+            let payload = if payload.len() > MAX_PAYLOAD_BYTES { "" } else { &payload };
+            let sql = "SELECT pg_notify($1, $2)";
+            let parameters: &[Parameter<'_>] = &[(&EVENTS_CHANNEL, Type::TEXT), (&payload, Type::TEXT)];
+            transaction.execute_typed(sql, parameters).await.map_err(failed)?;
+        }
+        transaction.commit().await.map_err(failed)?;
+        Ok(lost)
+    }
+
+    async fn try_acquire(&self, session: &SessionId) -> Result<Acquisition, StoreError> {
+        let server = self.server_id();
+        let sql = format!(
+            "UPDATE sessions SET owner = $2, generation = generation + 1
+             WHERE id = $1 AND (owner IS NULL OR owner = $2 OR NOT {OWNER_IS_ALIVE})
+             AND EXISTS(SELECT 1 FROM servers WHERE id = $2 AND lease_until > now())
+             RETURNING {SESSION_COLUMNS}, generation, last_seq"
+        );
+        let (id, owner) = (clean(session), &*server);
+        let acquired = self.query_opt(&sql, &[(&id, Type::TEXT), (&owner, Type::TEXT)]).await?;
+        if let Some(row) = acquired {
+            let read = |row: &Row| {
+                Ok(AcquiredSession {
+                    session: session_row(row)?,
+                    generation: from_sql(row.try_get(9)?),
+                    last_seq: from_sql(row.try_get(10)?),
+                })
+            };
+            let acquired = read(&row).map_err(|error| self.unavailable(&error))?;
+            return Ok(Acquisition::Acquired(Box::new(acquired)));
+        }
+        let sql = "SELECT EXISTS(SELECT 1 FROM sessions WHERE id = $1),
+                   EXISTS(SELECT 1 FROM servers WHERE id = $2 AND lease_until > now())";
+        let row = self.query_opt(sql, &[(&id, Type::TEXT), (&owner, Type::TEXT)]).await?;
+        let is_true = |column| row.as_ref().is_some_and(|row| row.try_get(column).unwrap_or(false));
+        match (is_true(0), is_true(1)) {
+            (false, _) => Ok(Acquisition::NotFound),
+            (true, true) => Ok(Acquisition::OwnedElsewhere),
+            (true, false) => Err(StoreError::Unavailable(
+                "this server's lease in the database has ended: try again in a moment".to_owned(),
+            )),
+        }
+    }
+
+    async fn try_events_after(
+        &self,
+        session: &SessionId,
+        after: u64,
+        max_bytes: usize,
+    ) -> Result<Vec<Event>, StoreError> {
+        // The sizes are known without reading the runs.
+        let sql = "SELECT first_seq, run FROM (
+                     SELECT first_seq, last_seq, run, sum(size) OVER (ORDER BY last_seq) - size AS earlier FROM (
+                       SELECT first_seq, last_seq, run, length(run) AS size FROM events
+                       WHERE session = $1 AND last_seq > $2 ORDER BY last_seq LIMIT 1000
+                     ) AS page
+                   ) AS sized WHERE earlier < $3 ORDER BY last_seq";
+        let (id, from, limit) = (clean(session), to_sql(after), to_sql(max_bytes.max(1) as u64));
+        let rows = self.query(sql, &[(&id, Type::TEXT), (&from, Type::INT8), (&limit, Type::INT8)]).await?;
+        let runs =
+            self.read_rows(rows, |row| Ok((row.try_get::<_, i64>(0)?, row.try_get::<_, Vec<u8>>(1)?)))?;
+        let mut events = Vec::new();
+        for (first, run) in runs {
+            let decoded = decode_run(from_sql(first), &Bytes::from(run))
+                .map_err(|error| StoreError::Unavailable(error.to_string()))?;
+            events.extend(decoded.into_iter().filter(|event| event.seq > after));
+        }
+        Ok(events)
+    }
+
+    async fn try_sessions(&self, query: SessionQuery) -> Result<Vec<StoredSession>, StoreError> {
+        let sql = format!(
+            "SELECT {SESSION_COLUMNS} FROM sessions
+             WHERE ($1 IS NULL OR principal = $1) AND ($2 IS NULL OR cwd = $2)
+             AND (updated_at, $4) < ($3, id) AND (archived_at IS NOT NULL) = $6
+             ORDER BY updated_at DESC, id LIMIT $5"
+        );
+        let cwd = query.cwd.as_ref().map(|cwd| cwd.to_string_lossy());
+        let (at, id) = query.after.map_or((i64::MAX, String::new()), |(at, id)| (at.0, clean(&id)));
+        let limit = i64::try_from(query.limit.clamp(1, MAX_PAGE_SIZE)).unwrap_or(i64::MAX);
+        let parameters: &[Parameter<'_>] = &[
+            (&query.principal, Type::TEXT),
+            (&cwd, Type::TEXT),
+            (&at, Type::INT8),
+            (&id, Type::TEXT),
+            (&limit, Type::INT8),
+            (&query.archived, Type::BOOL),
+        ];
+        let rows = self.query(&sql, parameters).await?;
+        self.read_rows(rows, session_row)
+    }
+}
+
+impl ServerStore for PostgresServerStore {
+    fn commit(&self, mutations: Vec<Mutation>) -> StoreFuture<'_, Vec<SessionId>> {
+        Box::pin(self.try_commit(mutations))
+    }
+
+    fn events_after(&self, session: &SessionId, after: u64, max_bytes: usize) -> StoreFuture<'_, Vec<Event>> {
+        let session = session.clone();
+        Box::pin(async move { self.try_events_after(&session, after, max_bytes).await })
+    }
+
+    fn acquire(&self, session: &SessionId) -> StoreFuture<'_, Acquisition> {
+        let session = session.clone();
+        Box::pin(async move { self.try_acquire(&session).await })
+    }
+
+    fn session(&self, id: &SessionId) -> StoreFuture<'_, Option<StoredSession>> {
+        let id = clean(id);
+        Box::pin(async move {
+            let sql = format!("SELECT {SESSION_COLUMNS} FROM sessions WHERE id = $1");
+            let rows = self.query(&sql, &[(&id, Type::TEXT)]).await?;
+            Ok(self.read_rows(rows, session_row)?.pop())
+        })
+    }
+
+    fn sessions(&self, query: SessionQuery) -> StoreFuture<'_, Vec<StoredSession>> {
+        Box::pin(self.try_sessions(query))
+    }
+
+    fn add_token(&self, token: StoredToken) -> StoreFuture<'_, ()> {
+        Box::pin(async move {
+            let sql = "INSERT INTO tokens(id, name, role, secret_hash, created_at, expires_at)
+                       VALUES($1, $2, $3, $4, $5, $6) ON CONFLICT DO NOTHING";
+            let parameters: &[Parameter<'_>] = &[
+                (&token.id, Type::TEXT),
+                (&token.name, Type::TEXT),
+                (&token.role.name(), Type::TEXT),
+                (&&token.secret_hash[..], Type::BYTEA),
+                (&token.created_at.0, Type::INT8),
+                (&token.expires_at.map(|end| end.0), Type::INT8),
+            ];
+            if self.execute(sql, parameters).await? == 0 {
+                return Err(StoreError::NameTaken(token.name));
+            }
+            Ok(())
+        })
+    }
+
+    fn token(&self, id: &str) -> StoreFuture<'_, Option<StoredToken>> {
+        let id = clean(id);
+        Box::pin(async move {
+            let rows = self.query(&format!("{SELECT_TOKEN} WHERE id = $1"), &[(&id, Type::TEXT)]).await?;
+            Ok(self.read_rows(rows, token_row)?.pop())
+        })
+    }
+
+    fn tokens(&self) -> StoreFuture<'_, Vec<StoredToken>> {
+        Box::pin(async move {
+            let rows = self.query(&format!("{SELECT_TOKEN} ORDER BY name"), &[]).await?;
+            self.read_rows(rows, token_row)
+        })
+    }
+
+    fn remove_token(&self, name: &str) -> StoreFuture<'_, bool> {
+        let name = clean(name);
+        Box::pin(async move {
+            Ok(self.execute("DELETE FROM tokens WHERE name = $1", &[(&name, Type::TEXT)]).await? > 0)
+        })
+    }
+
+    fn shared(&self) -> Option<&PostgresServerStore> {
+        Some(self)
+    }
+}
+
+/// Makes one change. A change that was made before, because the answer of an earlier commit was lost, counts as made.
+async fn apply(
+    transaction: &Transaction<'_>,
+    server: &str,
+    mutation: Mutation,
+    lost: &mut Vec<SessionId>,
+    changed: &mut Vec<SessionId>,
+) -> Result<(), tokio_postgres::Error> {
+    match mutation {
+        Mutation::Create(session) => {
+            if create(transaction, server, &session).await? {
+                changed.push(session.id);
+            } else {
+                lost.push(session.id);
+            }
+        }
+        Mutation::Append { session, generation, events } => {
+            if lost.contains(&session) || events.is_empty() {
+                return Ok(());
+            }
+            if append(transaction, &session, generation, &events).await? {
+                if !changed.contains(&session) {
+                    changed.push(session);
+                }
+            } else {
+                lost.push(session);
+            }
+        }
+        Mutation::Update { session, generation, change } => {
+            if lost.contains(&session) {
+                return Ok(());
+            }
+            let sql = format!(
+                "UPDATE sessions SET title = coalesce($1, title), setup = coalesce($2, setup),
+                 pending = coalesce($3, pending), is_waiting = coalesce($4, is_waiting),
+                 updated_at = CASE WHEN $5 THEN {NOW_MS} ELSE updated_at END,
+                 archived_at = CASE WHEN $6 IS NULL THEN archived_at WHEN $6 THEN coalesce(archived_at, {NOW_MS}) END
+                 WHERE id = $7 AND ($8 IS NULL OR generation = $8)"
+            );
+            let parameters: &[Parameter<'_>] = &[
+                (&change.title.as_deref().map(clean), Type::TEXT),
+                (&change.setup.as_ref().map(ToString::to_string), Type::TEXT),
+                (&change.pending.as_ref().map(to_json), Type::TEXT),
+                (&change.pending.as_ref().map(|pending| !pending.is_empty()), Type::BOOL),
+                (&change.changes_session(), Type::BOOL),
+                (&change.archived, Type::BOOL),
+                (&clean(&session), Type::TEXT),
+                (&generation.map(to_sql), Type::INT8),
+            ];
+            if transaction.execute_typed(&sql, parameters).await? == 0 && generation.is_some() {
+                lost.push(session);
+            }
+        }
+        Mutation::Release { session, generation } => {
+            let sql = "UPDATE sessions SET owner = NULL WHERE id = $1 AND generation = $2";
+            let parameters: &[Parameter<'_>] =
+                &[(&clean(&session), Type::TEXT), (&to_sql(generation), Type::INT8)];
+            transaction.execute_typed(sql, parameters).await?;
+        }
+        Mutation::Delete(session) => {
+            // Its events go with it.
+            let sql = "DELETE FROM sessions WHERE id = $1";
+            transaction.execute_typed(sql, &[(&clean(&session), Type::TEXT)]).await?;
+            changed.push(session);
+        }
+        Mutation::Send(message) => servers::insert_message(transaction, server, &message).await?,
+        Mutation::Received(ids) => {
+            let sql = "DELETE FROM inbox WHERE id = ANY($1)";
+            transaction.execute_typed(sql, &[(&ids, Type::INT8_ARRAY)]).await?;
+        }
+    }
+    Ok(())
+}
+
+async fn create(
+    transaction: &Transaction<'_>,
+    server: &str,
+    session: &StoredSession,
+) -> Result<bool, tokio_postgres::Error> {
+    let sql = "INSERT INTO sessions(id, principal, cwd, title, setup, pending, is_waiting, owner, generation, last_seq,
+                 bytes, created_at, updated_at)
+               VALUES($1, $2, $3, $4, $5, $6, $7, nullif($8, ''), 1, 0, 0, $9, $10) ON CONFLICT DO NOTHING";
+    let (id, cwd) = (clean(&session.id), session.cwd.to_string_lossy());
+    let parameters: &[Parameter<'_>] = &[
+        (&id, Type::TEXT),
+        (&session.principal, Type::TEXT),
+        (&cwd, Type::TEXT),
+        (&session.title.as_deref().map(clean), Type::TEXT),
+        (&session.setup.to_string(), Type::TEXT),
+        (&to_json(&session.pending), Type::TEXT),
+        (&!session.pending.is_empty(), Type::BOOL),
+        (&server, Type::TEXT),
+        (&session.created_at.0, Type::INT8),
+        (&session.updated_at.0, Type::INT8),
+    ];
+    if transaction.execute_typed(sql, parameters).await? > 0 {
+        return Ok(true);
+    }
+    let sql = "SELECT 1 FROM sessions
+               WHERE id = $1 AND principal = $2 AND created_at = $3 AND generation = 1 AND owner = $4";
+    let parameters: &[Parameter<'_>] = &[
+        (&id, Type::TEXT),
+        (&session.principal, Type::TEXT),
+        (&session.created_at.0, Type::INT8),
+        (&server, Type::TEXT),
+    ];
+    Ok(transaction.query_typed_opt(sql, parameters).await?.is_some())
+}
+
+/// Appends one run of events. Returns whether the session is still this server's.
+async fn append(
+    transaction: &Transaction<'_>,
+    session: &SessionId,
+    generation: u64,
+    events: &[Event],
+) -> Result<bool, tokio_postgres::Error> {
+    let (Some(first), Some(last)) = (events.first(), events.last()) else { return Ok(true) };
+    let run = encode_run(events);
+    let sql = format!(
+        "WITH changed AS (
+           UPDATE sessions SET last_seq = $2, bytes = bytes + $3, updated_at = {NOW_MS}
+           WHERE id = $1 AND generation = $4 AND last_seq = $5 - 1 RETURNING bytes
+         ), inserted AS (
+           INSERT INTO events(session, first_seq, last_seq, generation, run) SELECT $1, $5, $2, $4, $6 FROM changed
+         )
+         SELECT bytes FROM changed"
+    );
+    let (id, size) = (clean(session), to_sql(run.len() as u64));
+    let (first, last, generation) = (to_sql(first.seq), to_sql(last.seq), to_sql(generation));
+    let parameters: &[Parameter<'_>] = &[
+        (&id, Type::TEXT),
+        (&last, Type::INT8),
+        (&size, Type::INT8),
+        (&generation, Type::INT8),
+        (&first, Type::INT8),
+        (&run, Type::BYTEA),
+    ];
+    let Some(row) = transaction.query_typed_opt(&sql, parameters).await? else {
+        let sql = "SELECT 1 FROM events JOIN sessions ON id = session
+                   WHERE session = $1 AND events.last_seq = $2 AND first_seq = $3
+                   AND events.generation = $4 AND sessions.generation = $4";
+        let parameters: &[Parameter<'_>] =
+            &[(&id, Type::TEXT), (&last, Type::INT8), (&first, Type::INT8), (&generation, Type::INT8)];
+        return Ok(transaction.query_typed_opt(sql, parameters).await?.is_some());
+    };
+    if from_sql(row.try_get(0)?) > MAX_SESSION_BYTES {
+        drop_oldest(transaction, &id).await?;
+    }
+    Ok(true)
+}
+
+/// Drops the oldest events until a quarter of the limit is free.
+async fn drop_oldest(transaction: &Transaction<'_>, session: &str) -> Result<(), tokio_postgres::Error> {
+    let sql = "WITH sized AS (
+                 SELECT last_seq, sum(length(run)) OVER (ORDER BY last_seq DESC) AS newer FROM events WHERE session = $1
+               ), dropped AS (
+                 DELETE FROM events WHERE session = $1 AND last_seq <= (SELECT max(last_seq) FROM sized WHERE newer > $2)
+                 RETURNING length(run) AS size
+               )
+               UPDATE sessions SET bytes = bytes - (SELECT coalesce(sum(size), 0) FROM dropped) WHERE id = $1";
+    let keep = to_sql(MAX_SESSION_BYTES / 4 * 3);
+    transaction.execute_typed(sql, &[(&session, Type::TEXT), (&keep, Type::INT8)]).await?;
+    Ok(())
+}
+
+const SESSION_COLUMNS: &str =
+    "id, principal, cwd, title, setup, pending, created_at, updated_at, archived_at";
+const SELECT_TOKEN: &str = "SELECT id, name, role, secret_hash, created_at, expires_at FROM tokens";
+/// Whether the server that has a session holds a valid lease.
+const OWNER_IS_ALIVE: &str =
+    "EXISTS(SELECT 1 FROM servers WHERE servers.id = sessions.owner AND lease_until > now())";
+
+fn session_row(row: &Row) -> Result<StoredSession, tokio_postgres::Error> {
+    let json = |column: usize| row.try_get::<_, String>(column);
+    Ok(StoredSession {
+        id: row.try_get::<_, String>(0)?.into(),
+        principal: row.try_get(1)?,
+        cwd: PathBuf::from(row.try_get::<_, String>(2)?),
+        title: row.try_get(3)?,
+        setup: serde_json::from_str(&json(4)?).unwrap_or_default(),
+        pending: serde_json::from_str(&json(5)?).unwrap_or_default(),
+        created_at: Timestamp(row.try_get(6)?),
+        updated_at: Timestamp(row.try_get(7)?),
+        archived_at: row.try_get::<_, Option<i64>>(8)?.map(Timestamp),
+    })
+}
+
+fn token_row(row: &Row) -> Result<StoredToken, tokio_postgres::Error> {
+    let role: String = row.try_get(2)?;
+    Ok(StoredToken {
+        id: row.try_get(0)?,
+        name: row.try_get(1)?,
+        // An unknown role of a later version may do the least.
+        role: Role::from_name(&role).unwrap_or(Role::Observer),
+        // A damaged hash matches no secret.
+        secret_hash: row.try_get::<_, Vec<u8>>(3)?.try_into().unwrap_or_default(),
+        created_at: Timestamp(row.try_get(4)?),
+        expires_at: row.try_get::<_, Option<i64>>(5)?.map(Timestamp),
+    })
+}
+
+/// Returns a text that PostgreSQL can store: it has no NUL.
+fn clean(text: &str) -> String {
+    text.replace('\0', "\u{fffd}")
+}
+
+fn to_json(value: &impl serde::Serialize) -> String {
+    // Values with text keys do not fail.
+    serde_json::to_string(value).unwrap_or_else(|_| "{}".to_owned())
+}
+
+fn to_sql(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}
+
+fn from_sql(number: i64) -> u64 {
+    u64::try_from(number).unwrap_or(0)
+}

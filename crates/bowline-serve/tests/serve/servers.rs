@@ -1,0 +1,318 @@
+//! Several servers on one database.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use bowline_serve::store::PostgresUrl;
+use bowline_serve::token::Role;
+use serde_json::{Value, json};
+use test_support::postgres::TestPostgres;
+use test_support::wait::wait_until_async;
+
+use crate::checker::{Record, check_history};
+use crate::support::{Client, ScriptedLauncher, Server, Stream, describe};
+
+/// A database with servers, and a client with a session at the first one.
+struct Cluster {
+    servers: Vec<Server>,
+    launcher: Arc<ScriptedLauncher>,
+    token: String,
+    place: tempfile::TempDir,
+    database: String,
+    postgres: TestPostgres,
+}
+
+impl Cluster {
+    async fn start(count: usize) -> Option<Self> {
+        let postgres = TestPostgres::start()?;
+        let database = postgres.create_database();
+        let url = postgres.url(&database).parse().unwrap();
+        Some(Self::start_on(postgres, database, url, count).await)
+    }
+
+    async fn start_on(postgres: TestPostgres, database: String, url: PostgresUrl, count: usize) -> Self {
+        let place = tempfile::tempdir().unwrap();
+        let launcher = Arc::new(ScriptedLauncher::default());
+        let mut servers = Vec::new();
+        for _ in 0..count {
+            servers.push(Server::start_shared(&url, &launcher, place.path()).await);
+        }
+        let token = servers[0].token("me", Role::User).await;
+        Self { servers, launcher, token, place, database, postgres }
+    }
+
+    async fn client(&self, server: usize) -> Follower {
+        Follower::new(self.servers[server].client(&self.token).await).await
+    }
+
+    /// Connects a client again, to another server, as one that takes over its earlier connection.
+    async fn return_to(&self, server: usize, session: &str, follower: Follower) -> Follower {
+        let earlier = follower.record.connections[0].clone();
+        let meta = json!({ "bowline": { "resumes": earlier } });
+        let client = self.servers[server].client_with(&self.token, json!({}), meta).await;
+        let last = follower.last();
+        let mut record = follower.record;
+        record.connections.insert(0, client.connection.clone());
+        let own = client.stream(None, None).await;
+        let stream = Some(client.stream(Some(session), Some(last)).await);
+        Follower { client, own, stream, record }
+    }
+
+    /// Loads a session that another client opened, and returns the response.
+    async fn load(&self, follower: &mut Follower, session: &str) -> Value {
+        follower.stream = Some(follower.client.stream(Some(session), None).await);
+        let params = json!({ "sessionId": session, "cwd": self.place.path(), "mcpServers": [] });
+        follower.client.request(1, "session/load", params).await;
+        let response = follower.own.next().await.1;
+        let last = format!("SELECT last_seq FROM sessions WHERE id = '{session}'");
+        follower.record.history_until = self.postgres.run(&self.database, &last).parse().unwrap();
+        response
+    }
+
+    fn check(&self, session: &str, followers: Vec<Follower>) {
+        let records: Vec<Record> = followers.into_iter().map(|follower| follower.record).collect();
+        check_history(&self.postgres, &self.database, session, &records);
+    }
+
+    fn server_ids(&self) -> Vec<String> {
+        let ids = self.postgres.run(&self.database, "SELECT id FROM servers ORDER BY started_at");
+        ids.lines().map(str::to_owned).collect()
+    }
+
+    fn end_lease(&self, id: &str) {
+        let sql = format!("UPDATE servers SET lease_until = now() - interval '1 second' WHERE id = '{id}'");
+        self.postgres.run(&self.database, &sql);
+    }
+}
+
+/// A client that records what it sees of a session.
+struct Follower {
+    client: Client,
+    own: Stream,
+    stream: Option<Stream>,
+    record: Record,
+}
+
+impl Follower {
+    async fn new(client: Client) -> Self {
+        let own = client.stream(None, None).await;
+        let record = Record {
+            connections: vec![client.connection.clone()],
+            after: 0,
+            history_until: 0,
+            seen: Vec::new(),
+        };
+        Self { client, own, stream: None, record }
+    }
+
+    fn last(&self) -> u64 {
+        self.record.seen.last().map_or(self.record.after, |(seq, _)| *seq)
+    }
+
+    async fn open(&mut self, cwd: &Path) -> String {
+        self.client.request(1, "session/new", json!({ "cwd": cwd, "mcpServers": [] })).await;
+        let response = self.own.next().await.1;
+        let session = response["result"]["sessionId"].as_str().unwrap().to_owned();
+        self.stream = Some(self.client.stream(Some(&session), None).await);
+        self.next().await;
+        session
+    }
+
+    async fn next(&mut self) -> Value {
+        let (seq, message) = self.stream.as_mut().unwrap().next().await;
+        if let Some(seq) = seq {
+            self.record.seen.push((seq, message.clone()));
+        }
+        message
+    }
+
+    async fn until_response(&mut self, id: u64) -> Vec<String> {
+        let mut shown = Vec::new();
+        loop {
+            let message = self.next().await;
+            shown.push(describe(&message));
+            if message["method"].is_null() && message["id"] == id {
+                return shown;
+            }
+        }
+    }
+
+    async fn until(&mut self, text: &str) {
+        while describe(&self.next().await) != text {}
+    }
+
+    async fn answer(&self, question: &Value, option: &str) {
+        let outcome = json!({ "outcome": "selected", "optionId": option });
+        self.client
+            .send(json!({ "jsonrpc": "2.0", "id": question["id"], "result": { "outcome": outcome } }))
+            .await;
+    }
+
+    async fn cancel(&self, session: &str) {
+        let params = json!({ "sessionId": session });
+        self.client.send(json!({ "jsonrpc": "2.0", "method": "session/cancel", "params": params })).await;
+    }
+}
+
+const END_TURN: &str = r#"result {"stopReason":"end_turn"}"#;
+
+#[tokio::test]
+async fn clients_of_all_servers_use_one_session_and_the_first_answer_counts() {
+    let Some(cluster) = Cluster::start(3).await else { return };
+    let (mut a, mut b, mut c) = (cluster.client(0).await, cluster.client(1).await, cluster.client(2).await);
+    let session = a.open(cluster.place.path()).await;
+    assert_eq!(cluster.load(&mut b, &session).await["result"]["modes"]["currentModeId"], "ask");
+    assert_eq!(describe(&b.next().await), "available_commands_update");
+    cluster.load(&mut c, &session).await;
+    c.next().await;
+
+    // A prompt from another server, twice.
+    b.client.prompt(2, &session, "count 3").await;
+    b.client.prompt(2, &session, "count 3").await;
+    assert_eq!(b.until_response(2).await, ["1", "2", "3", END_TURN]);
+    a.until("3").await;
+    assert_eq!(cluster.launcher.prompts.load(Ordering::SeqCst), 1);
+
+    // A question reaches all, and each answers.
+    b.client.prompt(3, &session, "ask").await;
+    let question = b.next().await;
+    assert_eq!(question["method"], "session/request_permission");
+    assert_eq!(describe(&a.next().await), "user: ask");
+    assert_eq!(a.next().await, question);
+    c.until("user: ask").await;
+    assert_eq!(c.next().await, question);
+    // One that comes later is asked, too.
+    let mut late = cluster.client(1).await;
+    cluster.load(&mut late, &session).await;
+    while late.next().await != question {}
+    tokio::join!(a.answer(&question, "yes"), b.answer(&question, "no"), c.answer(&question, "no"));
+    let shown = b.until_response(3).await;
+    assert_eq!(shown.last().unwrap(), END_TURN);
+    let outcome = |option: &str| format!(r#"{{"outcome":"selected","optionId":"{option}"}}"#);
+    let chosen: Vec<_> =
+        shown.iter().filter(|text| **text == outcome("yes") || **text == outcome("no")).collect();
+    assert_eq!(chosen.len(), 1, "{shown:?}");
+    let chosen = chosen[0].clone();
+    for follower in [&mut a, &mut c, &mut late] {
+        follower.until(&chosen).await;
+    }
+
+    // A turn is cancelled from another server.
+    a.client.prompt(4, &session, "wait").await;
+    c.until("waiting").await;
+    c.cancel(&session).await;
+    assert_eq!(a.until_response(4).await.last().unwrap(), r#"result {"stopReason":"cancelled"}"#);
+
+    // The session is listed and deleted by another server.
+    b.client.request(5, "session/list", json!({})).await;
+    assert_eq!(b.own.next().await.1["result"]["sessions"][0]["_meta"]["bowline"]["state"], "idle");
+    cluster.check(&session, vec![a, b, late]);
+    c.client.request(6, "session/delete", json!({ "sessionId": session })).await;
+    assert_eq!(c.own.next().await.1["result"], json!({}));
+    c.client.request(7, "session/list", json!({})).await;
+    assert_eq!(c.own.next().await.1["result"]["sessions"], json!([]));
+    assert_eq!(cluster.servers.iter().map(|server| server.hub.gauges().sessions).sum::<usize>(), 0);
+    assert_eq!(cluster.launcher.starts.load(Ordering::SeqCst), 3, "one agent for each server's clients");
+}
+
+#[tokio::test]
+async fn a_session_of_a_dead_server_is_settled_and_goes_on_elsewhere() {
+    let Some(mut cluster) = Cluster::start(3).await else { return };
+    let (mut a, mut b) = (cluster.client(0).await, cluster.client(1).await);
+    let session = a.open(cluster.place.path()).await;
+    cluster.load(&mut b, &session).await;
+    b.next().await;
+    a.client.prompt(2, &session, "ask").await;
+    let question = a.next().await;
+    b.until("user: ask").await;
+    b.next().await;
+    b.client.prompt(3, &session, "wait").await;
+    a.until("waiting").await;
+    b.until("waiting").await;
+    let servers = cluster.server_ids();
+    cluster.servers.remove(0).crash().await;
+    // Sent to a server that is dead, while its lease is still valid.
+    b.client.prompt(4, &session, "count 2").await;
+    let waiting = "SELECT count(*) FROM inbox";
+    wait_until_async("the message", || cluster.postgres.run(&cluster.database, waiting) == "1").await;
+    let mut a = cluster.return_to(1, &session, a).await;
+    cluster.end_lease(&servers[0]);
+    let interrupted =
+        "error the server stopped during this request; what the agent did until then is in the session";
+    // Until then the question is open, and is sent again.
+    assert_eq!(a.until_response(2).await.last().unwrap(), interrupted);
+    a.until("$/cancel_request").await;
+    assert_eq!(b.until_response(3).await.last().unwrap(), interrupted);
+    let shown = b.until_response(4).await;
+    assert_eq!(shown, ["$/cancel_request", "1", "2", END_TURN]);
+    // The question is gone: an answer has no effect.
+    b.answer(&question, "yes").await;
+    // The session is usable at both servers.
+    let mut c = cluster.client(1).await;
+    cluster.load(&mut c, &session).await;
+    c.client.prompt(5, &session, "count 1").await;
+    assert_eq!(c.until_response(5).await.last().unwrap(), END_TURN);
+    a.until("1").await;
+    a.until("1").await;
+    cluster.check(&session, vec![a, b, c]);
+}
+
+#[tokio::test]
+async fn a_server_without_a_lease_stops_its_agents_and_can_append_nothing() {
+    let Some(cluster) = Cluster::start(2).await else { return };
+    let (mut a, mut b) = (cluster.client(0).await, cluster.client(1).await);
+    let session = a.open(cluster.place.path()).await;
+    cluster.load(&mut b, &session).await;
+    b.next().await;
+    a.client.prompt(2, &session, "wait").await;
+    a.until("waiting").await;
+    let servers = cluster.server_ids();
+    cluster.end_lease(&servers[0]);
+    // One of the two answers: the server itself, or the one that took over, whichever is first.
+    let shown = a.until_response(2).await;
+    assert!(shown.last().unwrap().starts_with("error the server "), "{shown:?}");
+    wait_until_async("the new registration", || cluster.server_ids().len() == 3).await;
+    wait_until_async("the end of the agent", || cluster.servers[0].hub.gauges().agents == 0).await;
+    // Both servers can use the session again.
+    b.client.prompt(3, &session, "count 1").await;
+    assert_eq!(b.until_response(3).await.last().unwrap(), END_TURN);
+    a.client.prompt(4, &session, "count 1").await;
+    assert_eq!(a.until_response(4).await.last().unwrap(), END_TURN);
+    cluster.check(&session, vec![a, b]);
+}
+
+#[tokio::test]
+async fn subscribers_miss_nothing_when_the_database_or_the_network_fails() {
+    let Some(mut cluster) = Cluster::start(3).await else { return };
+    let (mut a, mut b, mut c) = (cluster.client(0).await, cluster.client(1).await, cluster.client(2).await);
+    let session = a.open(cluster.place.path()).await;
+    cluster.load(&mut b, &session).await;
+    cluster.load(&mut c, &session).await;
+    // `c` is slow: it does not read.
+    a.client.prompt(2, &session, "count 2000").await;
+    b.until("500").await;
+    // The network between client and server is cut: the client returns to another server.
+    let mut b = cluster.return_to(2, &session, b).await;
+    b.until("1000").await;
+    let terminate =
+        "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE query LIKE 'LISTEN%'";
+    cluster.postgres.run(&cluster.database, terminate);
+    b.until("2000").await;
+    a.client.prompt(3, &session, "count 2").await;
+    b.until("2").await;
+    assert_eq!(a.until_response(3).await.last().unwrap(), END_TURN);
+
+    // The database crashes during a turn.
+    a.client.prompt(4, &session, "wait").await;
+    b.until("waiting").await;
+    cluster.postgres.crash_and_restart();
+    a = cluster.return_to(0, &session, a).await;
+    a.cancel(&session).await;
+    assert_eq!(a.until_response(4).await.last().unwrap(), r#"result {"stopReason":"cancelled"}"#);
+    b = cluster.return_to(1, &session, b).await;
+    b.client.prompt(5, &session, "count 3").await;
+    assert_eq!(b.until_response(5).await.last().unwrap(), END_TURN);
+    c.until("2000").await;
+    cluster.check(&session, vec![a, b, c]);
+}

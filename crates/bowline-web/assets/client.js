@@ -1,0 +1,408 @@
+// The page's connection, and the sessions that are open on it.
+
+import { computed, effect, signal } from "./lib.js";
+import { CONNECTION_LOST, Connection, RpcError } from "./acp.js";
+import { addNote, addPrompt, applySetup, applyUpdate, createState, endTurn, hasPrompt, settings } from "./store.js";
+import { findSession, patchSession, refreshOverview, sessions as summaries } from "./overview-store.js";
+import { knownSettings } from "./preferences.js";
+
+/** @typedef {import("./types.js").Json} Json */
+/** @typedef {import("./types.js").ContentBlock} ContentBlock */
+/** @typedef {import("./types.js").Question} Question */
+/** @typedef {{key: number, blocks: ContentBlock[]}} QueuedPrompt */
+
+/** How long updates may be folded in one frame, in milliseconds. */
+const FRAME_BUDGET = 8;
+
+/** The most sessions that are followed; those not used for longest are closed. */
+const MAX_LIVE = 12;
+
+/** The pause between two frames of a hidden page, in milliseconds. */
+const HIDDEN_PAUSE = 250;
+
+/** The state of the connection. */
+export const connectionState = signal(/** @type {import("./acp.js").ConnectionState} */ ("connecting"));
+
+/** What the agent can do. */
+export const capabilities = signal(/** @type {Json} */ ({}));
+
+/** The agent's name for itself. */
+export const agent = signal(/** @type {{name: string, title?: string|null, version?: string|null}|null} */ (null));
+
+/** Counts the messages of the page's own traffic. */
+export const trafficCount = signal(0);
+
+/** Who uses the page. */
+export const me = signal(/** @type {import("./types.js").Me|null} */ (null));
+
+/** Questions that belong to no session. */
+const otherQuestions = signal(/** @type {Question[]} */ ([]));
+
+/** @type {Map<string, LiveSession>} */
+const live = new Map();
+
+const connection = new Connection(webSocketUrl(), {
+  onNotification: receiveNotification,
+  onRequest: receiveRequest,
+  onOpen: initialize,
+  onTraffic: () => {
+    trafficCount.value += 1;
+  },
+  onState: (state) => {
+    connectionState.value = state;
+    for (const session of live.values()) {
+      if (state === "open") void session.load();
+      if (state === "lost") session.lose();
+    }
+    if (state === "lost") otherQuestions.value = [];
+  },
+});
+
+function webSocketUrl() {
+  if (typeof location === "undefined") return "";
+  return `${location.protocol === "https:" ? "wss" : "ws"}://${location.host}/acp`;
+}
+
+/** Connects, and keeps connected. */
+export function startClient() {
+  connection.connect();
+  addEventListener("online", () => connection.retry());
+  document.addEventListener("visibilitychange", () => {
+    if (!document.hidden) connection.retry();
+  });
+}
+
+/** Tries to connect now. */
+export function reconnect() {
+  connection.retry();
+}
+
+/** Returns the page's own messages, the oldest first. */
+export function traffic() {
+  return connection.traffic;
+}
+
+async function initialize() {
+  const result = await connection.request("initialize", {
+    protocolVersion: 1,
+    clientCapabilities: { fs: { readTextFile: false, writeTextFile: false }, terminal: false, elicitation: { form: {}, url: {} }, _meta: { terminal_output: true } },
+    clientInfo: { name: "bowline-web", title: "Bowline web page", version: me.value?.version ?? "0" },
+  });
+  capabilities.value = result.agentCapabilities ?? {};
+  agent.value = result.agentInfo ?? null;
+}
+
+/** @param {string} method @param {Json} params */
+function receiveNotification(method, params) {
+  if (method === "session/update") live.get(params.sessionId)?.receive(params.update);
+  if (method === "$/cancel_request") {
+    const keep = (/** @type {Question} */ question) => question.id !== params.requestId;
+    for (const session of live.values()) session.questions.value = session.questions.value.filter(keep);
+    otherQuestions.value = otherQuestions.value.filter(keep);
+  }
+}
+
+/** @param {string|number} id @param {string} method @param {Json} params */
+function receiveRequest(id, method, params) {
+  if (method !== "session/request_permission" && method !== "elicitation/create") {
+    connection.respondError(id, -32601, `the web page does not serve ${method}`);
+    return;
+  }
+  const sessionId = typeof params.sessionId === "string" ? params.sessionId : null;
+  const session = sessionId === null ? undefined : live.get(sessionId);
+  const target = session?.questions ?? otherQuestions;
+  const question = { id, method, params, sessionId, at: performance.now() };
+  target.value = [...target.value.filter((other) => other.id !== id), question];
+}
+
+/** Answers a question. @param {Question} question @param {Json} result */
+export function answer(question, result) {
+  if (!connection.respond(question.id, result)) return;
+  const keep = (/** @type {Question} */ other) => other.id !== question.id;
+  for (const session of live.values()) session.questions.value = session.questions.value.filter(keep);
+  otherQuestions.value = otherQuestions.value.filter(keep);
+}
+
+/** Returns a session that is followed from here on. @param {string} id */
+export function openSession(id) {
+  let session = live.get(id);
+  if (session) {
+    // The last in the map is the one used last.
+    live.delete(id);
+    live.set(id, session);
+    return session;
+  }
+  session = new LiveSession(id);
+  live.set(id, session);
+  if (connectionState.peek() === "open") void session.load();
+  for (const other of live.values()) {
+    if (live.size <= MAX_LIVE) break;
+    if (other !== session && !other.isBusy.peek() && other.queue.peek().length === 0) other.close();
+  }
+  return session;
+}
+
+/** Creates a session, applies settings to it, and returns its id. @param {string} cwd @param {Record<string, string|boolean>} chosen */
+export async function createSession(cwd, chosen) {
+  const setup = await connection.request("session/new", { cwd, mcpServers: [] });
+  const session = new LiveSession(setup.sessionId);
+  session.cwd.value = cwd;
+  live.set(session.id, session);
+  applySetup(session.state, setup);
+  session.status.value = "ready";
+  session.touch();
+  for (const setting of settings(session.state)) {
+    const value = chosen[setting.id];
+    if (value !== undefined && value !== setting.current) await session.set(setting, value);
+  }
+  knownSettings.value = settings(session.state);
+  refreshOverview();
+  return session.id;
+}
+
+/** @param {string} id */
+export async function deleteSession(id) {
+  await connection.request("session/delete", { sessionId: id });
+  live.get(id)?.dispose();
+  refreshOverview();
+}
+
+/** A session that the page follows. */
+export class LiveSession {
+  /** @param {string} id */
+  constructor(id) {
+    this.id = id;
+    this.state = createState();
+    /** Counts up, at most once a frame, when `state` changed. */
+    this.revision = signal(0);
+    this.status = signal(/** @type {"loading"|"ready"|"failed"} */ ("loading"));
+    this.error = signal("");
+    this.cwd = signal("");
+    this.questions = signal(/** @type {Question[]} */ ([]));
+    this.allQuestions = computed(() => [...this.questions.value, ...otherQuestions.value]);
+    this.queue = signal(/** @type {QueuedPrompt[]} */ (readQueue(id)));
+    this.ownTurn = signal(false);
+    this.found = signal(/** @type {import("./types.js").SessionSummary|null} */ (null));
+    this.summary = computed(() => summaries.value?.find((summary) => summary.id === id) ?? this.found.value);
+    this.isBusy = computed(() => this.ownTurn.value || ["working", "waiting"].includes(this.summary.value?.state ?? ""));
+    /** @type {Json[]} */
+    this.inbox = [];
+    this.isScheduled = false;
+    this.loads = 0;
+    /** The prompt that was sent and not answered. @type {ContentBlock[]|null} */
+    this.unconfirmed = null;
+    /** @type {Json[]|null} */
+    this.replay = null;
+    this.effects = [effect(() => {
+      writeQueue(id, this.queue.value);
+    }), effect(() => {
+      const [next] = this.queue.value;
+      if (next && !this.isBusy.value && this.status.value === "ready" && connectionState.value === "open" && summaries.value) {
+        // Not in the effect itself, which must not depend on what sending reads.
+        queueMicrotask(() => this.sendQueued(next));
+      }
+    })];
+  }
+
+  /** Ends what the page does for the session. */
+  dispose() {
+    for (const end of this.effects) end();
+    this.loads += 1;
+    live.delete(this.id);
+  }
+
+  /** Stops to follow the session. */
+  close() {
+    this.dispose();
+    connection.request("session/close", { sessionId: this.id }).catch(() => undefined);
+  }
+
+  /** Loads the history. What is shown remains until all of it is here. */
+  async load() {
+    this.loads += 1;
+    const load = this.loads;
+    this.inbox = [];
+    if (this.status.value !== "ready") this.status.value = "loading";
+    try {
+      const summary = await findSession(this.id);
+      if (!summary) throw new RpcError(-32002, "there is no such session, or it is not yours");
+      this.cwd.value = summary.cwd;
+      this.found.value = summary;
+      /** @type {Json[]} */
+      const history = [];
+      this.replay = history;
+      const setup = await connection.request("session/load", { sessionId: this.id, cwd: summary.cwd, mcpServers: [] });
+      if (load !== this.loads) return;
+      const state = createState();
+      for (const update of history) applyUpdate(state, update);
+      applySetup(state, setup);
+      this.state = state;
+      this.restoreUnconfirmed();
+      this.status.value = "ready";
+      this.error.value = "";
+    } catch (error) {
+      if (load !== this.loads || (error instanceof RpcError && error.code === CONNECTION_LOST)) return;
+      this.status.value = "failed";
+      this.error.value = error instanceof Error ? error.message : String(error);
+    } finally {
+      if (load === this.loads) this.replay = null;
+    }
+    this.touch();
+  }
+
+  /** The connection is gone: answers to what was asked on it will not come. */
+  lose() {
+    this.loads += 1;
+    this.replay = null;
+    this.questions.value = [];
+    this.ownTurn.value = false;
+  }
+
+  /** Queues a prompt again that the server never received. */
+  restoreUnconfirmed() {
+    const blocks = this.unconfirmed;
+    this.unconfirmed = null;
+    if (blocks && !hasPrompt(this.state, promptText(blocks))) {
+      this.queue.value = [{ key: nextQueueKey(), blocks }, ...this.queue.value];
+    }
+  }
+
+  /** @param {Json} update */
+  receive(update) {
+    if (this.replay) {
+      this.replay.push(update);
+      return;
+    }
+    this.inbox.push(update);
+    if (this.isScheduled) return;
+    this.isScheduled = true;
+    if (document.hidden) setTimeout(() => this.fold(), HIDDEN_PAUSE);
+    else requestAnimationFrame(() => this.fold());
+  }
+
+  /** Folds updates that have arrived, as many as fit into a frame. */
+  fold() {
+    const end = performance.now() + FRAME_BUDGET;
+    let count = 0;
+    while (count < this.inbox.length && (count % 64 !== 0 || performance.now() < end)) {
+      applyUpdate(this.state, /** @type {Json} */ (this.inbox[count]));
+      count += 1;
+    }
+    this.inbox.splice(0, count);
+    this.isScheduled = this.inbox.length > 0;
+    if (this.isScheduled) requestAnimationFrame(() => this.fold());
+    this.touch();
+  }
+
+  /** Folds everything that has arrived, so that what is added next comes after it. */
+  foldAll() {
+    for (const update of this.inbox.splice(0)) applyUpdate(this.state, update);
+  }
+
+  /** Tells the views that the state changed. */
+  touch() {
+    this.revision.value += 1;
+  }
+
+  /** Sends a prompt, or queues it while a turn runs. @param {ContentBlock[]} blocks */
+  prompt(blocks) {
+    this.queue.value = [...this.queue.value, { key: nextQueueKey(), blocks }];
+  }
+
+  /** @param {QueuedPrompt} queued */
+  sendQueued(queued) {
+    if (this.queue.value[0] !== queued || this.isBusy.value || connectionState.value !== "open") return;
+    this.ownTurn.value = true;
+    this.queue.value = this.queue.value.slice(1);
+    void this.send(queued.blocks);
+  }
+
+  /** @param {ContentBlock[]} blocks */
+  async send(blocks) {
+    this.foldAll();
+    addPrompt(this.state, blocks);
+    this.touch();
+    this.unconfirmed = blocks;
+    try {
+      const { stopReason } = await connection.request("session/prompt", { sessionId: this.id, prompt: blocks });
+      this.unconfirmed = null;
+      this.foldAll();
+      const note = STOP_NOTES[stopReason];
+      if (note) addNote(this.state, stopReason === "cancelled" ? "info" : "warning", note);
+    } catch (error) {
+      if (error instanceof RpcError && error.code === CONNECTION_LOST) return;
+      this.unconfirmed = null;
+      this.foldAll();
+      addNote(this.state, "error", error instanceof Error ? error.message : String(error));
+    }
+    endTurn(this.state);
+    patchSession(this.id, { state: "idle" });
+    this.ownTurn.value = false;
+    this.touch();
+    refreshOverview();
+  }
+
+  cancel() {
+    connection.notify("session/cancel", { sessionId: this.id });
+  }
+
+  /** @param {import("./types.js").Setting} setting @param {string|boolean} value */
+  async set(setting, value) {
+    try {
+      if (setting.source === "mode") {
+        await connection.request("session/set_mode", { sessionId: this.id, modeId: value });
+        this.state.modes = { ...this.state.modes, currentModeId: value };
+      } else if (setting.source === "model") {
+        await connection.request("session/set_model", { sessionId: this.id, modelId: value });
+        this.state.models = { ...this.state.models, currentModelId: value };
+      } else {
+        const kind = typeof value === "boolean" ? { type: "boolean" } : {};
+        applySetup(this.state, await connection.request("session/set_config_option", { sessionId: this.id, configId: setting.id, value, ...kind }));
+      }
+      knownSettings.value = settings(this.state);
+    } catch (error) {
+      addNote(this.state, "error", `${setting.name} was not changed: ${error instanceof Error ? error.message : error}`);
+    }
+    this.touch();
+  }
+}
+
+/** Notes for turns that ended otherwise than by themselves. @type {Record<string, string>} */
+const STOP_NOTES = {
+  cancelled: "Cancelled",
+  max_tokens: "The answer reached the model's limit of tokens",
+  max_turn_requests: "The turn reached its limit of model requests",
+  refusal: "The model refused to go on",
+};
+
+let queueKey = 0;
+
+function nextQueueKey() {
+  queueKey += 1;
+  return queueKey;
+}
+
+/** Returns the text of a prompt. @param {ContentBlock[]} blocks */
+export function promptText(blocks) {
+  return blocks.map((block) => (block.type === "text" ? block.text : "")).join("");
+}
+
+/** @param {string} id @returns {QueuedPrompt[]} */
+function readQueue(id) {
+  try {
+    const found = JSON.parse(sessionStorage.getItem(`bowline.queue.${id}`) ?? "[]");
+    return found.map((/** @type {ContentBlock[]} */ blocks) => ({ key: nextQueueKey(), blocks }));
+  } catch {
+    return [];
+  }
+}
+
+/** @param {string} id @param {QueuedPrompt[]} queue */
+function writeQueue(id, queue) {
+  try {
+    if (queue.length === 0) sessionStorage.removeItem(`bowline.queue.${id}`);
+    else sessionStorage.setItem(`bowline.queue.${id}`, JSON.stringify(queue.map(({ blocks }) => blocks)));
+  } catch {
+    // Without storage, the queue ends with the page.
+  }
+}

@@ -1,0 +1,56 @@
+// What a person chose in this browser: colours, diff layout, and the last settings of new sessions.
+
+import { effect, signal } from "./lib.js";
+
+/** @template T @param {string} name @param {T} initial @param {(value: any) => boolean} isValid @returns {import("./types.js").Signal<T>} */
+function stored(name, initial, isValid) {
+  const key = `bowline.${name}`;
+  let value = initial;
+  try {
+    const found = JSON.parse(localStorage.getItem(key) ?? "null");
+    if (isValid(found)) value = found;
+  } catch {
+    // A value that is not ours is the same as none.
+  }
+  const result = signal(value);
+  effect(() => {
+    const text = JSON.stringify(result.value);
+    try {
+      localStorage.setItem(key, text);
+    } catch {
+      // Without storage, the choice holds until the page is closed.
+    }
+  });
+  return result;
+}
+
+const isBoolean = (/** @type {any} */ value) => typeof value === "boolean";
+
+/** The colours: those of the system unless chosen. */
+export const theme = stored("theme", /** @type {"system"|"light"|"dark"} */ ("system"), (value) => ["system", "light", "dark"].includes(value));
+
+/** How diffs are laid out; `auto` is by width. */
+export const diffLayout = stored("diffLayout", /** @type {"auto"|"unified"|"split"} */ ("auto"), (value) => ["auto", "unified", "split"].includes(value));
+
+/** Whether diffs leave out changes of white space. */
+export const ignoreWhitespace = stored("ignoreWhitespace", false, isBoolean);
+
+/** Whether to notify when a session waits. */
+export const wantsNotifications = stored("notifications", false, isBoolean);
+
+/** The settings that the agents of this server offered last, for the form of a new session. */
+export const knownSettings = stored("settings", /** @type {import("./types.js").Setting[]} */ ([]), Array.isArray);
+
+/** Applies the colours to the page. */
+export function startTheme() {
+  effect(() => {
+    if (theme.value === "system") delete document.documentElement.dataset.theme;
+    else document.documentElement.dataset.theme = theme.value;
+  });
+}
+
+/** Switches to the colours that are not shown now. */
+export function toggleTheme() {
+  const dark = theme.value === "dark" || (theme.value === "system" && matchMedia("(prefers-color-scheme: dark)").matches);
+  theme.value = dark ? "light" : "dark";
+}

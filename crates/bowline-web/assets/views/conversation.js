@@ -1,0 +1,165 @@
+// The conversation of a session, its open questions, and the prompt.
+
+import { Component, html, useEffect, useMemo, useState } from "../lib.js";
+import { connectionState, me, openSession } from "../client.js";
+import { costText, compact, plural, visible } from "../format.js";
+import { Icon } from "../icons.js";
+import { Markdown } from "../markdown.js";
+import { routeHash } from "../router.js";
+import { messageText } from "../store.js";
+import { Empty, Meter, StateBadge } from "../ui.js";
+import { VirtualList } from "../virtual-list.js";
+import { Approval } from "./approval.js";
+import { Composer } from "./composer.js";
+import { Elicitation } from "./elicitation.js";
+import { Picture, ToolCallView } from "./tool-call.js";
+
+/** @typedef {import("../types.js").Item} Item */
+/** @typedef {import("../types.js").MessageItem} MessageItem */
+
+/** Which items the user opened or closed, by session and item. @type {Map<string, boolean>} */
+const opened = new Map();
+
+/** @param {{id: string}} props */
+export function Conversation({ id }) {
+  const session = useMemo(() => openSession(id), [id]);
+  const revision = session.revision.value;
+  const [, redraw] = useState(0);
+  const { state } = session;
+  const canWrite = me.value?.role !== "observer";
+  const questions = session.allQuestions.value;
+  const [question] = questions;
+  const isBusy = session.isBusy.value;
+  const root = session.cwd.value;
+
+  useEffect(() => {
+    const onKey = (/** @type {KeyboardEvent} */ event) => {
+      if (event.key !== "Escape" || document.querySelector("dialog[open]")) return;
+      // While a question is open, Escape only leaves the prompt, so that the keys of the answers work.
+      if (session.allQuestions.value.length > 0) /** @type {HTMLElement|null} */ (document.activeElement)?.blur();
+      else if (session.isBusy.value) session.cancel();
+    };
+    document.addEventListener("keydown", onKey);
+    return () => document.removeEventListener("keydown", onKey);
+  }, [session]);
+
+  const row = (/** @type {Item} */ item, /** @type {number} */ index) => {
+    const name = `${id}/${item.key}`;
+    const isOpen = opened.get(name) ?? false;
+    const toggle = () => {
+      opened.set(name, !isOpen);
+      redraw((count) => count + 1);
+    };
+    return html`<${Row} item=${item} version=${item.version} isOpen=${isOpen} onToggle=${toggle} root=${root} session=${id}
+      position=${index + 1} size=${state.items.length} isLast=${index === state.items.length - 1 && isBusy} />`;
+  };
+
+  return html`<main class="conversation" id="main" tabindex="-1">
+    <${Head} session=${session} />
+    ${session.status.value === "failed" && html`<${Empty} title="This session cannot be opened"><p class="problem" role="alert">${session.error.value}</p><a href="#/">All sessions</a><//>`}
+    ${session.status.value === "loading" && state.items.length === 0 && html`<p class="muted loading pad">Loading…</p>`}
+    ${session.status.value === "ready" && state.items.length === 0 && html`<${Empty} title="What should the agent do?"><p class="muted">It works in <span class="path">${root}</span>. Every change can be undone.</p><//>`}
+    <${VirtualList} id=${id} items=${state.items} revision=${revision} busy=${isBusy} label="Conversation" row=${row}
+      header=${state.dropped > 0 && html`<p class="muted center">${plural(state.dropped, "earlier entry", "earlier entries")} left out</p>`}
+      footer=${html`<${Progress} isBusy=${isBusy} isWaiting=${questions.length > 0} />`} />
+    <div class="bottom">
+      ${state.plan.length > 0 && html`<${Plan} entries=${state.plan} />`}
+      ${question && (question.method === "session/request_permission"
+        ? html`<${Approval} key=${question.id} question=${question} count=${questions.length} root=${root} canAnswer=${canWrite} call=${state.tools.get(question.params.toolCall?.toolCallId)?.call ?? null} />`
+        : html`<${Elicitation} key=${question.id} question=${question} canAnswer=${canWrite} />`)}
+      ${session.status.value !== "failed" && html`<${Composer} key=${id} session=${session} revision=${revision} canWrite=${canWrite} />`}
+    </div>
+  </main>`;
+}
+
+/** @param {{session: import("../client.js").LiveSession}} props */
+function Head({ session }) {
+  const summary = session.summary.value;
+  const { usage } = session.state;
+  const view = location.hash.split("/")[3] ?? "session";
+  const state = session.allQuestions.value.length > 0 ? "waiting" : session.isBusy.value ? "working" : summary?.state ?? "idle";
+  return html`<header class="view-head">
+    <a class="quiet icon-button back" href="#/" aria-label="All sessions"><${Icon} name="back" /></a>
+    <div class="view-title"><h1><bdi>${visible(session.state.title || summary?.title || "New session")}</bdi></h1>
+      <p class="muted"><${StateBadge} state=${state} /><span class="path" title=${session.cwd.value}>${session.cwd.value}</span></p></div>
+    ${usage && html`<span class="usage" title=${`${usage.used.toLocaleString("en")} of ${usage.size.toLocaleString("en")} tokens`}><${Meter} ...${usage} /><span>${compact(usage.used)} / ${compact(usage.size)}</span>${usage.cost && html`<span>${costText(usage.cost)}</span>`}</span>`}
+    <${SessionTabs} id=${session.id} current=${view} />
+  </header>`;
+}
+
+/** @param {{id: string, current: string}} props */
+export function SessionTabs({ id, current }) {
+  const tabs = /** @type {const} */ ([["session", "Chat"], ["changes", "Changes"], ["wire", "Wire"]]);
+  return html`<nav class="tabs" aria-label="Session views">${tabs.map(([view, name]) => html`<a href=${routeHash({ view, id })} aria-current=${view === current ? "page" : undefined}>${name}</a>`)}</nav>`;
+}
+
+/** @param {{isBusy: boolean, isWaiting: boolean}} props */
+function Progress({ isBusy, isWaiting }) {
+  if (connectionState.value === "open" && isBusy && !isWaiting) return html`<p class="progress" role="status"><span class="pulse" aria-hidden="true"></span>Working</p>`;
+  return html`<p class="progress" role="status"></p>`;
+}
+
+/** @param {{entries: import("../types.js").PlanEntry[]}} props */
+function Plan({ entries }) {
+  const [isOpen, setOpen] = useState(false);
+  const done = entries.filter(({ status }) => status === "completed").length;
+  const current = entries.find(({ status }) => status === "in_progress") ?? entries.find(({ status }) => status === "pending");
+  return html`<section class="plan" aria-label="Plan">
+    <button type="button" class="plan-line" aria-expanded=${isOpen} onClick=${() => setOpen(!isOpen)}><span class="tool-chevron"><${Icon} name="chevron" /></span>
+      <strong>Plan</strong><span class="muted">${done} of ${entries.length}</span>${!isOpen && current && html`<span class="plan-current"><bdi>${visible(current.content)}</bdi></span>`}</button>
+    ${isOpen && html`<ol>${entries.map((entry) => html`<li class=${`plan-${entry.status}`}><span class="plan-mark" aria-hidden="true">${entry.status === "completed" && html`<${Icon} name="check" />`}</span>
+      <span><bdi>${visible(entry.content)}</bdi><span class="hidden">, ${entry.status.replace("_", " ")}</span></span></li>`)}</ol>`}
+  </section>`;
+}
+
+/**
+ * An item, which is rendered again only if it changed.
+ * @typedef {{item: Item, version: number, isOpen: boolean, onToggle: () => void, root: string, session: string, position: number, size: number, isLast: boolean}} RowProps
+ * @extends {Component<RowProps>}
+ */
+class Row extends Component {
+  /** @param {RowProps} next */
+  shouldComponentUpdate(next) {
+    const { item, version, isOpen, position, isLast, root } = this.props;
+    return next.item !== item || next.version !== version || next.isOpen !== isOpen || next.position !== position || next.isLast !== isLast || next.root !== root;
+  }
+
+  render() {
+    const { item, isOpen, onToggle, root, session, position, size, isLast } = this.props;
+    return html`<article class=${`item item-${item.kind}`} aria-posinset=${position} aria-setsize=${size} aria-label=${LABELS[item.kind]} tabindex="-1">
+      ${item.kind === "tool" ? html`<${ToolCallView} item=${item} version=${item.version} root=${root} session=${session} isOpen=${isOpen} onToggle=${() => this.props.onToggle()} />`
+        : item.kind === "note" ? html`<${Note} item=${item} />`
+        : item.kind === "thought" ? html`<${Thought} item=${item} version=${item.version} isOpen=${isOpen} onToggle=${onToggle} isLast=${isLast} />`
+        : html`<${Message} item=${item} version=${item.version} />`}
+    </article>`;
+  }
+}
+
+const LABELS = { user: "You", agent: "Agent", thought: "Thought", tool: "Tool call", note: "Note" };
+
+/** @param {{item: MessageItem, version: number}} props */
+function Message({ item }) {
+  const isUser = item.kind === "user";
+  return html`<div class=${isUser ? "bubble" : "prose"} dir="auto">
+    ${item.parts.map((part) => {
+      if (part.type === "image") return html`<${Picture} mimeType=${part.mimeType} data=${part.data} />`;
+      if (part.type === "link") return html`<span class="resource"><${Icon} name="file" /> <bdi>${visible(part.name)}</bdi></span>`;
+      return isUser ? html`<p class="plain">${visible(part.text)}</p>` : html`<${Markdown} part=${part} length=${part.text.length} />`;
+    })}
+  </div>`;
+}
+
+/** @param {{item: MessageItem, version: number, isOpen: boolean, onToggle: () => void, isLast: boolean}} props */
+function Thought({ item, isOpen, onToggle, isLast }) {
+  const text = messageText(item);
+  const line = text.trim().split("\n", 1)[0]?.replace(/[*#`]/g, "") ?? "";
+  return html`<div class="thought">
+    <button type="button" class="thought-line" aria-expanded=${isOpen} onClick=${onToggle}><span class="tool-chevron"><${Icon} name="chevron" /></span><strong>${isLast ? "Thinking" : "Thought"}</strong>${!isOpen && html`<span class="thought-text"><bdi>${visible(line.slice(0, 200))}</bdi></span>`}</button>
+    ${isOpen && html`<div class="thought-body">${item.parts.map((part) => part.type === "text" && html`<${Markdown} part=${part} length=${part.text.length} />`)}</div>`}
+  </div>`;
+}
+
+/** @param {{item: import("../types.js").NoteItem}} props */
+function Note({ item }) {
+  return html`<div class=${`note note-${item.level}`} role=${item.level === "error" ? "alert" : undefined}>${item.level !== "info" && html`<${Icon} name="warning" />`}<div><p><bdi>${visible(item.text)}</bdi></p>${item.detail && html`<p class="muted plain">${visible(item.detail)}</p>`}</div></div>`;
+}

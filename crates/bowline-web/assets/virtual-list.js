@@ -1,0 +1,162 @@
+// A list that renders only the rows in sight, of any height. It stays at its end while it grows, unless scrolled away.
+
+import { html, useEffect, useLayoutEffect, useRef, useState } from "./lib.js";
+
+/** The height of a row that was never rendered. */
+const ESTIMATE = 90;
+
+/** How far beyond the visible part rows are rendered, in pixels. */
+const OVERSCAN = 800;
+
+/** How close to the end counts as being there, in pixels. */
+const END_SLACK = 48;
+
+/**
+ * Returns the rows to render and the space before and after them.
+ * @param {number[]} heights @param {number} top @param {number} height of the visible part
+ */
+export function visibleRange(heights, top, height) {
+  const from = top - OVERSCAN;
+  const to = top + height + OVERSCAN;
+  let offset = 0;
+  let start = 0;
+  while (start < heights.length - 1 && offset + /** @type {number} */ (heights[start]) < from) {
+    offset += /** @type {number} */ (heights[start]);
+    start += 1;
+  }
+  let end = start;
+  let bottom = offset;
+  while (end < heights.length && bottom < to) {
+    bottom += /** @type {number} */ (heights[end]);
+    end += 1;
+  }
+  let after = 0;
+  for (let row = end; row < heights.length; row += 1) after += /** @type {number} */ (heights[row]);
+  return { start, end, before: offset, after };
+}
+
+/**
+ * @template {{key: string, version: number}} T
+ * @param {{items: T[], revision: number, label: string, busy: boolean, row: (item: T, index: number) => any, id: string, header?: any, footer?: any}} props
+ */
+export function VirtualList({ items, revision, label, busy, row, id, header, footer }) {
+  const scroller = useRef(/** @type {HTMLDivElement|null} */ (null));
+  const known = useRef(/** @type {Map<string, number>} */ (new Map()));
+  const atEnd = useRef(true);
+  const [, redraw] = useState(0);
+  const [view, setView] = useState({ top: Infinity, height: 800 });
+  const [away, setAway] = useState(false);
+  // The row that keeps its place when heights above it change, and where it is.
+  const anchor = useRef(/** @type {{key: string, offset: number}|null} */ (null));
+
+  const heights = items.map((item) => known.current.get(item.key) ?? ESTIMATE);
+  const total = heights.reduce((sum, height) => sum + height, 0);
+  const top = atEnd.current ? Math.max(0, total - view.height) : Math.min(view.top, total);
+  const range = visibleRange(heights, top, view.height);
+
+  const measure = () => {
+    const element = scroller.current;
+    if (!element) return;
+    let changed = false;
+    for (const child of element.querySelectorAll("[data-key]")) {
+      const node = /** @type {HTMLElement} */ (child);
+      const key = /** @type {string} */ (node.dataset.key);
+      const height = node.getBoundingClientRect().height;
+      if (Math.abs((known.current.get(key) ?? -1) - height) > 0.5) {
+        known.current.set(key, height);
+        changed = true;
+      }
+    }
+    if (changed) redraw((count) => count + 1);
+  };
+
+  const remember = () => {
+    const element = scroller.current;
+    if (!element) return;
+    const edge = element.getBoundingClientRect().top;
+    for (const child of element.querySelectorAll("[data-key]")) {
+      const box = child.getBoundingClientRect();
+      if (box.bottom > edge) {
+        anchor.current = { key: /** @type {HTMLElement} */ (child).dataset.key ?? "", offset: box.top - edge };
+        return;
+      }
+    }
+  };
+
+  const onScroll = () => {
+    const element = scroller.current;
+    if (!element) return;
+    const distance = element.scrollHeight - element.scrollTop - element.clientHeight;
+    atEnd.current = distance < END_SLACK;
+    setAway(!atEnd.current);
+    remember();
+    setView({ top: element.scrollTop, height: element.clientHeight });
+  };
+
+  useLayoutEffect(() => {
+    known.current = new Map();
+    atEnd.current = true;
+    setAway(false);
+  }, [id]);
+
+  useLayoutEffect(() => {
+    const element = scroller.current;
+    if (!element) return;
+    measure();
+    if (atEnd.current) {
+      element.scrollTop = element.scrollHeight;
+      return;
+    }
+    const kept = anchor.current && element.querySelector(`[data-key="${CSS.escape(anchor.current.key)}"]`);
+    if (kept && anchor.current) {
+      const moved = kept.getBoundingClientRect().top - element.getBoundingClientRect().top - anchor.current.offset;
+      if (Math.abs(moved) > 1) element.scrollTop += moved;
+    }
+  });
+
+  useEffect(() => {
+    const element = scroller.current;
+    if (!element) return undefined;
+    const observer = new ResizeObserver(() => {
+      setView((old) => (old.height === element.clientHeight ? old : { ...old, height: element.clientHeight }));
+      measure();
+      if (atEnd.current) element.scrollTop = element.scrollHeight;
+    });
+    observer.observe(element);
+    const inner = element.firstElementChild;
+    if (inner) observer.observe(inner);
+    return () => observer.disconnect();
+  }, []);
+
+  const toEnd = () => {
+    atEnd.current = true;
+    setAway(false);
+    redraw((count) => count + 1);
+  };
+
+  const onKeyDown = (/** @type {KeyboardEvent} */ event) => {
+    if (event.target !== scroller.current) return;
+    if (event.key === "End") {
+      event.preventDefault();
+      toEnd();
+    }
+    if (event.key === "Home" && scroller.current) {
+      event.preventDefault();
+      atEnd.current = false;
+      scroller.current.scrollTop = 0;
+    }
+  };
+
+  return html`<div class="virtual" data-revision=${revision}>
+    <div class="scroller" ref=${scroller} onScroll=${onScroll} onKeyDown=${onKeyDown} tabindex="0" role="region" aria-label=${label}>
+      <div class="scroller-inner">
+        ${header}
+        <div role="feed" aria-label=${label} aria-busy=${busy ? "true" : "false"} style=${{ paddingTop: `${range.before}px`, paddingBottom: `${range.after}px` }}>
+          ${items.slice(range.start, range.end).map((item, offset) => html`<div key=${item.key} data-key=${item.key} class="virtual-row">${row(item, range.start + offset)}</div>`)}
+        </div>
+        ${footer}
+      </div>
+    </div>
+    ${away && html`<button type="button" class="to-end" onClick=${toEnd}>Latest</button>`}
+  </div>`;
+}

@@ -1,0 +1,171 @@
+//! A PostgreSQL server of a test, in a temporary directory, reached through a Unix socket.
+
+use std::os::unix::process::ExitStatusExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use crate::wait::wait_until;
+
+/// Where distributions keep the programs that are not in `PATH`.
+const DISTRIBUTION_DIRECTORY: &str = "/usr/lib/postgresql";
+/// Where `cargo xtask peers` installs them, below the root of the repository.
+const INSTALLED_DIRECTORY: &str = "target/peers/postgres/bin";
+
+/// The server. It ends when this is dropped.
+#[derive(Debug)]
+pub struct TestPostgres {
+    directory: tempfile::TempDir,
+    programs: PathBuf,
+    process: Option<Child>,
+    databases: AtomicUsize,
+}
+
+/// Returns the directory of PostgreSQL's programs, if they are installed.
+#[must_use]
+pub fn find_programs() -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(INSTALLED_DIRECTORY);
+    let mut versions: Vec<PathBuf> = std::fs::read_dir(DISTRIBUTION_DIRECTORY)
+        .into_iter()
+        .flatten()
+        .filter_map(|entry| Some(entry.ok()?.path().join("bin")))
+        .collect();
+    versions.sort();
+    let candidates = std::env::split_paths(&path).chain(versions.into_iter().rev()).chain([root]);
+    let is_complete = |directory: &PathBuf| {
+        ["initdb", "postgres", "psql"].iter().all(|program| directory.join(program).is_file())
+    };
+    candidates.into_iter().find(is_complete)
+}
+
+impl TestPostgres {
+    /// Starts a server; `None` if PostgreSQL is not installed. With `CI` set, that is an error.
+    ///
+    /// # Panics
+    /// Panics if the server does not start.
+    #[must_use]
+    #[allow(clippy::unwrap_used, reason = "a test that cannot go on should say so and stop")]
+    #[allow(clippy::print_stdout, reason = "a skipped test says so")]
+    pub fn start() -> Option<Self> {
+        let Some(programs) = find_programs() else {
+            assert!(std::env::var_os("CI").is_none(), "PostgreSQL is not installed");
+            println!("SKIPPED: PostgreSQL is not installed; run `cargo xtask peers`");
+            return None;
+        };
+        let directory = tempfile::Builder::new().prefix("pg").tempdir().unwrap();
+        if is_root() {
+            let output = Command::new("chown").arg("nobody").arg(directory.path()).output().unwrap();
+            assert!(output.status.success(), "{output:?}");
+        }
+        let mut server = Self { directory, programs, process: None, databases: AtomicUsize::new(0) };
+        let mut initialize = server.command("initdb");
+        initialize.args([
+            "--username=postgres",
+            "--auth=trust",
+            "--encoding=UTF8",
+            "--locale=C",
+            "--no-sync",
+        ]);
+        let output = initialize.arg("--pgdata").arg(server.data()).output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        server.launch();
+        Some(server)
+    }
+
+    fn data(&self) -> PathBuf {
+        self.directory.path().join("data")
+    }
+
+    /// Returns a command that runs one of PostgreSQL's programs, which refuse to run as root.
+    fn command(&self, program: &str) -> Command {
+        let program = self.programs.join(program);
+        let mut command = if is_root() {
+            let mut command = Command::new("setpriv");
+            command.args(["--reuid=nobody", "--regid=nogroup", "--clear-groups"]).arg(program);
+            command
+        } else {
+            Command::new(program)
+        };
+        command.env("LC_ALL", "C").current_dir(self.directory.path()).stdin(Stdio::null());
+        command
+    }
+
+    #[allow(clippy::unwrap_used, reason = "a test that cannot go on should say so and stop")]
+    fn launch(&mut self) {
+        let settings =
+            ["listen_addresses=", "fsync=off", "shared_buffers=16MB", "max_connections=60", "autovacuum=off"];
+        let mut postgres = self.command("postgres");
+        postgres.arg("-D").arg(self.data()).arg("-k").arg(self.directory.path());
+        postgres.args(settings.iter().flat_map(|setting| ["-c", setting]));
+        let log = std::fs::File::create(self.directory.path().join("log")).unwrap();
+        self.process = Some(postgres.stdout(Stdio::null()).stderr(log).spawn().unwrap());
+        wait_until("the start of PostgreSQL", || self.try_run("postgres", "SELECT 1").is_ok());
+    }
+
+    fn try_run(&self, database: &str, sql: &str) -> Result<String, String> {
+        let mut psql = self.command("psql");
+        psql.arg("--host").arg(self.directory.path());
+        psql.args(["--username=postgres", "--no-psqlrc", "--quiet", "--tuples-only", "--no-align"]);
+        let output = psql.args(["--dbname", database, "--command", sql]).output();
+        let output = output.map_err(|error| error.to_string())?;
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim_end().to_owned();
+        if output.status.success() { Ok(text(&output.stdout)) } else { Err(text(&output.stderr)) }
+    }
+
+    /// Runs a statement in a database, and returns its rows as text.
+    ///
+    /// # Panics
+    /// Panics if it fails.
+    pub fn run(&self, database: &str, sql: &str) -> String {
+        self.try_run(database, sql).unwrap_or_else(|error| panic!("{sql}: {error}"))
+    }
+
+    /// Creates a database, and returns its name.
+    pub fn create_database(&self) -> String {
+        let name = format!("test_{}", self.databases.fetch_add(1, Ordering::Relaxed));
+        self.run("postgres", &format!("CREATE DATABASE {name}"));
+        name
+    }
+
+    /// Returns the address of a database.
+    #[must_use]
+    pub fn url(&self, database: &str) -> String {
+        format!("postgres:///{database}?host={}&user=postgres", self.directory.path().display())
+    }
+
+    /// Returns the directory with the socket.
+    #[must_use]
+    pub fn directory(&self) -> &Path {
+        self.directory.path()
+    }
+
+    /// Ends the server as a crash would, and starts it again.
+    pub fn crash_and_restart(&mut self) {
+        self.stop();
+        self.launch();
+    }
+
+    /// Stops the server at once. Its children notice.
+    fn stop(&mut self) {
+        if let Some(mut process) = self.process.take() {
+            let id = i32::try_from(process.id()).ok().and_then(rustix::process::Pid::from_raw);
+            if let Some(id) = id {
+                // It may have ended by itself.
+                rustix::process::kill_process(id, rustix::process::Signal::QUIT).ok();
+            }
+            let status = process.wait();
+            debug_assert!(status.is_ok_and(|status| status.signal().is_none_or(|signal| signal == 3)));
+        }
+    }
+}
+
+impl Drop for TestPostgres {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
+}

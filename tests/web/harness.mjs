@@ -1,0 +1,157 @@
+// Starts the real program with the scripted agent, and a browser: Debian's Chromium, driven by Playwright.
+
+import { spawn, spawnSync } from "node:child_process";
+import { once } from "node:events";
+import { existsSync } from "node:fs";
+import { mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
+import { createServer } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { createInterface } from "node:readline";
+import { assetsDir, requirePackage, testsDir } from "./packages.mjs";
+
+/** The program under test. */
+const program = process.env.BOWLINE_BIN ?? join(process.env.CARGO_TARGET_DIR ?? join(testsDir, "../../target"), "release/bowline");
+
+/** How long a step may take, in milliseconds: only a hang exceeds it. */
+export const TIMEOUT = 20_000;
+
+export const DESKTOP = { width: 1280, height: 800 };
+export const PHONE = { width: 360, height: 740 };
+
+const PARSER = `//! The parser.
+
+pub fn parse(input: &[u8]) -> Vec<u8> {
+    let mut buffer = Vec::new();
+    for &byte in input {
+        buffer.push(byte);
+    }
+    buffer
+}
+
+pub fn is_empty(input: &[u8]) -> bool {
+    input.is_empty()
+}
+
+pub fn first(input: &[u8]) -> Option<u8> {
+    input.first().copied()
+}
+`;
+
+/** Returns the browser; the tests share one. */
+export async function launchBrowser() {
+  const { chromium } = requirePackage("playwright-core");
+  const executablePath = ["/usr/bin/chromium", "/usr/bin/chromium-browser", "/usr/bin/google-chrome"].find(existsSync);
+  if (!executablePath) throw new Error("there is no Chromium: install Debian's package `chromium`");
+  return chromium.launch({ executablePath, args: ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"] });
+}
+
+/** A port that is free now. */
+async function freePort() {
+  const server = createServer().listen(0, "127.0.0.1");
+  await once(server, "listening");
+  const { port } = server.address();
+  server.close();
+  await once(server, "close");
+  return port;
+}
+
+/** A project directory and the program's own directories, which survive restarts. */
+export class Server {
+  static async start(name = "parser") {
+    const server = new Server();
+    server.directory = await mkdtemp(join(tmpdir(), "bowline-web-"));
+    server.project = join(server.directory, name);
+    await mkdir(join(server.project, "src"), { recursive: true });
+    await writeFile(join(server.project, "src/parser.rs"), PARSER);
+    await writeFile(join(server.project, "README.md"), "# Parser\n");
+    spawnSync("git", ["init", "-q"], { cwd: server.project });
+    server.port = await freePort();
+    await server.launch();
+    return server;
+  }
+
+  get origin() {
+    return `http://127.0.0.1:${this.port}`;
+  }
+
+  async launch() {
+    const directories = Object.fromEntries(["CONFIG", "STATE", "DATA", "CACHE"].map((kind) => [`XDG_${kind}_HOME`, join(this.directory, kind.toLowerCase())]));
+    const env = { PATH: process.env.PATH, HOME: this.directory, LANG: "C.UTF-8", BOWLINE_WEB_ASSETS: assetsDir, ...directories };
+    this.log = [];
+    this.links = [];
+    this.child = spawn(program, ["web", "--no-open", "--listen", `127.0.0.1:${this.port}`, "--", process.execPath, join(testsDir, "agent.mjs")], { cwd: this.project, env, stdio: ["pipe", "pipe", "pipe"] });
+    createInterface({ input: this.child.stderr }).on("line", (line) => this.log.push(line));
+    createInterface({ input: this.child.stdout }).on("line", (line) => {
+      this.log.push(line);
+      const link = /http:\/\/\S+#ticket=\S+/.exec(line)?.[0];
+      if (link) (this.wanted ? this.wanted(link) : this.links.push(link));
+    });
+    this.child.once("exit", (code, signal) => {
+      if (this.wanted) this.log.push(`exit ${code ?? signal}`);
+    });
+  }
+
+  /** Returns a link that was not used. */
+  async link() {
+    if (this.links.length > 0) return this.links.shift();
+    return new Promise((resolve, reject) => {
+      const timer = setTimeout(() => reject(new Error(`no link came:\n${this.log.join("\n")}`)), TIMEOUT);
+      this.wanted = (link) => {
+        clearTimeout(timer);
+        this.wanted = null;
+        resolve(link);
+      };
+    });
+  }
+
+  async kill(signal = "SIGTERM") {
+    if (this.child.exitCode !== null || this.child.signalCode !== null) return;
+    this.child.kill(signal);
+    await once(this.child, "exit");
+  }
+
+  async stop() {
+    await this.kill();
+    await rm(this.directory, { recursive: true, force: true });
+  }
+}
+
+/** Opens a page that is logged in, and records what must not happen. */
+export async function openPage(browser, server, { viewport = DESKTOP, context: options = {} } = {}) {
+  const context = await browser.newContext({ viewport, acceptDownloads: true, storageState: server.login, ...options });
+  context.setDefaultTimeout(TIMEOUT);
+  const page = await newPage(context);
+  await page.goto(server.login ? server.origin : await server.link());
+  await page.getByRole("heading", { name: "Sessions", exact: true }).waitFor();
+  // The link works once; other contexts take the cookie.
+  server.login ??= { cookies: await context.cookies(), origins: [] };
+  return page;
+}
+
+/** A page of a context, whose errors are kept in `page.problems`. */
+export async function newPage(context) {
+  const page = await context.newPage();
+  page.problems = [];
+  page.on("pageerror", (error) => page.problems.push(String(error)));
+  page.on("console", (message) => {
+    if (message.type() === "error" && !/WebSocket|ERR_CONNECTION|Failed to load resource/.test(message.text())) page.problems.push(message.text());
+  });
+  return page;
+}
+
+/** Starts a session with the form, and returns its id. */
+export async function startSession(page) {
+  await page.goto(new URL("/#/", page.url()).href);
+  await page.getByRole("main").getByRole("button", { name: "New session" }).click();
+  await page.getByRole("button", { name: "Start session" }).click();
+  await page.getByRole("combobox", { name: "Prompt" }).waitFor();
+  return decodeURIComponent(page.url().split("#/s/")[1]);
+}
+
+/** Sends a prompt. */
+export async function prompt(page, text) {
+  const input = page.getByRole("combobox", { name: "Prompt" });
+  await input.fill(text);
+  await input.press("Enter");
+}

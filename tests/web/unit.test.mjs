@@ -1,0 +1,259 @@
+// The page's pure modules, its types, its vendored files, and the size of what a first visit loads.
+
+import assert from "node:assert/strict";
+import { readFile } from "node:fs/promises";
+import { dirname, join, normalize } from "node:path";
+import { describe, test } from "node:test";
+import { gzipSync } from "node:zlib";
+import { assetsDir } from "./packages.mjs";
+import { checkTypes } from "./types.mjs";
+import { readVendored, vendoredFiles } from "./vendor.mjs";
+
+const load = (name) => import(join(assetsDir, name));
+
+const { addPrompt, applySetup, applyUpdate, createState, endTurn, hasPrompt, MAX_ITEMS, MAX_OUTPUT, settings } = await load("store.js");
+
+/** Folds updates, and returns the conversation as lines. */
+function fold(updates, state = createState()) {
+  for (const update of updates) applyUpdate(state, update);
+  return state.items.map((item) => {
+    if (item.kind === "tool") return `tool ${item.call.status} ${item.call.title}`;
+    if (item.kind === "note") return `${item.level} ${item.text}`;
+    return `${item.kind} ${item.parts.map((part) => part.text ?? `[${part.type}]`).join("|")}`;
+  });
+}
+
+const chunk = (kind, text, messageId) => ({ sessionUpdate: `${kind}_chunk`, content: { type: "text", text }, ...(messageId ? { messageId } : {}) });
+const call = (fields) => ({ sessionUpdate: "tool_call_update", toolCallId: "t", ...fields });
+
+describe("store", () => {
+  test("chunks join until the kind, the message or the turn changes", () => {
+    const state = createState();
+    fold([chunk("agent_message", "a"), chunk("agent_message", "b"), chunk("agent_thought", "c"), chunk("agent_message", "d", "1"), chunk("agent_message", "e", "2")], state);
+    endTurn(state);
+    assert.deepEqual(fold([chunk("agent_message", "f")], state), ["agent ab", "thought c", "agent d", "agent e", "agent f"]);
+  });
+
+  test("two prompts in a row are two items, and parts of one are one", () => {
+    const state = createState();
+    addPrompt(state, [{ type: "text", text: "one" }, { type: "resource_link", uri: "file:///a", name: "a" }]);
+    addPrompt(state, [{ type: "text", text: "two" }]);
+    assert.deepEqual(fold([], state), ["user one|[link]", "user two"]);
+    assert.equal(hasPrompt(state, " two "), true);
+    assert.equal(hasPrompt(state, "three"), false);
+  });
+
+  test("a finished call stays finished", () => {
+    assert.deepEqual(fold([call({ title: "Run", status: "failed" }), call({ status: "in_progress" }), call({ title: "Ran" })]), ["tool failed Ran"]);
+  });
+
+  test("a change counts up the version of its item only", () => {
+    const state = createState();
+    fold([call({ title: "Run" }), chunk("agent_message", "a")], state);
+    const before = state.items.map(({ version }) => version);
+    fold([chunk("agent_message", "b")], state);
+    assert.deepEqual(state.items.map(({ version }, index) => version - before[index]), [0, 1]);
+  });
+
+  test("the output of an agent's own terminal is appended and bounded", () => {
+    const state = createState();
+    const output = (data) => call({ _meta: { terminal_output: { terminal_id: "x", data } } });
+    fold([output("a".repeat(MAX_OUTPUT)), output("bc"), call({ _meta: { terminal_exit: { terminal_id: "x", exit_code: 2 } } })], state);
+    const terminal = state.tools.get("t").terminals.get("x");
+    assert.equal(terminal.text.length, MAX_OUTPUT);
+    assert.equal(terminal.text.endsWith("abc"), true);
+    assert.deepEqual([terminal.dropped, terminal.exit], [2, { exitCode: 2, signal: null }]);
+  });
+
+  test("the oldest items are dropped", () => {
+    const state = createState();
+    for (let number = 0; number < MAX_ITEMS * 1.2; number += 1) applyUpdate(state, { sessionUpdate: "tool_call", toolCallId: `t${number}`, title: "x" });
+    assert.ok(state.items.length <= MAX_ITEMS * 1.1);
+    assert.equal(state.items.length + state.dropped, MAX_ITEMS * 1.2);
+    assert.equal(state.tools.size, state.items.length);
+  });
+
+  test("updates that make no sense change nothing", () => {
+    const updates = [null, {}, { sessionUpdate: "agent_message_chunk" }, { sessionUpdate: "tool_call" }, { sessionUpdate: "plan" }, { sessionUpdate: "usage_update", used: "x" }, { sessionUpdate: "unknown" }];
+    assert.deepEqual(fold(updates), []);
+  });
+
+  test("settings come from options, modes and models", () => {
+    const state = createState();
+    applySetup(state, {
+      configOptions: [{ id: "fast", name: "Fast", type: "boolean", currentValue: true }, { id: "m", name: "Model", category: "model", type: "select", currentValue: "a", options: [{ group: "g", name: "Group", options: [{ value: "a", name: "A" }] }] }],
+      modes: { currentModeId: "ask", availableModes: [{ id: "ask", name: "Ask" }] },
+    });
+    assert.deepEqual(settings(state).map(({ id, source, current }) => [id, source, current]), [["m", "option", "a"], ["mode", "mode", "ask"], ["fast", "option", true]]);
+    applyUpdate(state, { sessionUpdate: "current_mode_update", currentModeId: "code" });
+    assert.equal(settings(state)[1].current, "code");
+  });
+
+  test("notices, compactions and plans are shown", () => {
+    const state = createState();
+    assert.deepEqual(fold([
+      { sessionUpdate: "notice", severity: "warning", title: "Slow" },
+      { sessionUpdate: "compaction_update", status: "in_progress" }, { sessionUpdate: "compaction_update", status: "completed", summary: [{ type: "text", text: "short" }] },
+      { sessionUpdate: "plan", entries: [{ content: "do", status: "pending" }, null] },
+    ], state), ["warning Slow", "info The conversation was compacted"]);
+    assert.equal(state.plan.length, 1);
+  });
+});
+
+describe("connection", () => {
+  test("pauses grow up to eight seconds", async () => {
+    const { pauseBefore } = await load("acp.js");
+    assert.deepEqual([0, 1, 4, 20].map((attempt) => pauseBefore(attempt, 0.5)), [250, 500, 4000, 8000]);
+  });
+
+  test("the traffic that is kept is bounded", async () => {
+    const { Connection } = await load("acp.js");
+    const connection = new Connection("", { onTraffic: () => undefined });
+    for (let number = 0; number < 20; number += 1) connection.record("in", "x".repeat(1 << 20));
+    for (let number = 0; number < 5000; number += 1) connection.record("in", String(number));
+    assert.ok(connection.traffic.length <= 2000);
+    assert.ok(connection.trafficSize <= 8 << 20);
+    assert.equal(connection.traffic.at(-1).text, "4999");
+  });
+});
+
+describe("text", () => {
+  test("a growing text keeps its finished blocks", async () => {
+    const { joinBlocks, tailStart } = await load("markdown.js");
+    const blocks = [{ start: 0, end: 5, node: "a" }, { start: 5, end: 9, node: "b" }];
+    const joined = joinBlocks(blocks, tailStart(blocks), [{ start: 0, end: 6, node: "B" }, { start: 6, end: 8, node: "c" }]);
+    assert.equal(joined[0], blocks[0]);
+    assert.deepEqual(joined.slice(1), [{ start: 5, end: 11, node: "B" }, { start: 11, end: 13, node: "c" }]);
+  });
+
+  test("invisible characters are written out", async () => {
+    const { firstLine, plainOutput, visible } = await load("format.js");
+    assert.equal(visible("a\u202Eb\u200Bc\td\n"), "a\\u{202e}b\\u{200b}c\td\n");
+    assert.equal(firstLine("one\ntwo", 2), "on…");
+    assert.equal(plainOutput("\u001b[31mred\u001b[0m \u001b]8;;http://x\u0007link\u001b]8;;\u0007 \u001b]52;c;eA==\u001b\\ 10%\r100%\r\nend"), "100%\nend");
+  });
+
+  test("ages, durations and counts are short", async () => {
+    const { age, compact, duration, relativePath, usageText } = await load("format.js");
+    const hour = 3_600_000;
+    assert.deepEqual([0, 5 * 60_000, 3 * hour, 24 * hour, 80 * hour].map((past) => age(100 * hour - past, 100 * hour)), ["just now", "5 min", "3 h", "1 day", "3 days"]);
+    assert.deepEqual([0, 59, 3600, 90_061].map(duration), ["0 s", "59 s", "1 h", "1 d 1 h"]);
+    assert.deepEqual([12, 1234, 123_456, 2_000_000].map(compact), ["12", "1.2k", "123k", "2.0M"]);
+    assert.deepEqual(["/a/b", "/ab"].map((path) => relativePath(path, "/a")), ["b", "/ab"]);
+    assert.equal(usageText({ used: 50, size: 200, cost: { amount: 0.5, currency: "USD" } }), "25% · $0.50");
+  });
+
+  test("files and commands are completed where they begin", async () => {
+    const { completeMention, findMention, toBlocks } = await load("mentions.js");
+    const found = ["/rev", "see /rev", "look at @src/pa", "me@home", "@"].map((text) => findMention(text, text.length));
+    assert.deepEqual(found.map((mention) => mention && `${mention.kind} ${mention.start} ${mention.query}`), ["command 0 rev", null, "file 8 src/pa", null, "file 0 "]);
+    assert.deepEqual(completeMention("look at @s now", 10, findMention("look at @s now", 10), "src/a.rs"), { text: "look at @src/a.rs  now", cursor: 18 });
+    assert.deepEqual(toBlocks("see @a b.rs", ["a b.rs", "gone.rs"], "/p", []), [{ type: "text", text: "see @a b.rs" }, { type: "resource_link", uri: "file:///p/a%20b.rs", name: "a b.rs" }]);
+  });
+});
+
+describe("views", () => {
+  test("lines of a hunk are paired side by side", async () => {
+    const { pairLines } = await load("diff.js");
+    const lines = [..."  --+ +"].map((kind, index) => ({ kind, old: index, new: index, parts: [] }));
+    assert.deepEqual(pairLines(lines).map(({ left, right }) => `${left?.kind ?? "."}${right?.kind ?? "."}`), ["  ", "  ", "-+", "-.", "  ", ".+"]);
+  });
+
+  test("only rows in sight are rendered", async () => {
+    const { visibleRange } = await load("virtual-list.js");
+    const range = visibleRange(new Array(10_000).fill(100), 500_000, 800);
+    assert.ok(range.start > 4900 && range.end < 5100 && range.start < range.end);
+    assert.equal(range.before + range.after + (range.end - range.start) * 100, 1_000_000);
+    assert.deepEqual(visibleRange([], 0, 800), { start: 0, end: 0, before: 0, after: 0 });
+  });
+
+  test("the workspace with a waiting session comes first", async () => {
+    const { groupByWorkspace } = await load("views/overview.js");
+    const session = (id, workspace, updatedAt, state = "idle") => ({ id, workspace, cwd: workspace, updatedAt, state });
+    const groups = groupByWorkspace([session("a", "/x", 9), session("b", "/y", 1, "waiting"), session("c", "/y", 5)]);
+    assert.deepEqual(groups.map((group) => `${group.workspace} ${group.sessions.map(({ id }) => id).join("")}`), ["/y bc", "/x a"]);
+  });
+
+  test("only a session that begins to wait is notified", async () => {
+    const { newlyWaiting } = await load("notifications.js");
+    const waits = (id) => ({ id, state: "waiting" });
+    assert.deepEqual(newlyWaiting(null, [waits("a")]), []);
+    assert.deepEqual(newlyWaiting([waits("a"), { id: "b", state: "idle" }], [waits("a"), waits("b")]), [waits("b")]);
+  });
+
+  test("each key answers with the option of its meaning", async () => {
+    const { optionForKey } = await load("views/approval.js");
+    const options = [["once", "Allow", "allow_once"], ["allow_session", "Allow", "allow_always"], ["always", "Always", "allow_always"], ["no", "No", "reject_once"]].map(([optionId, name, kind]) => ({ optionId, name, kind }));
+    assert.deepEqual(["y", "s", "p", "n", "x", "Enter"].map((key) => optionForKey(options, key)?.optionId), ["once", "allow_session", "always", "no", undefined, undefined]);
+    assert.equal(optionForKey(options.slice(1), "y"), undefined);
+  });
+
+  test("addresses name views, and back", async () => {
+    const { parseRoute, routeHash } = await load("router.js");
+    for (const hash of ["#/", "#/s/a%2Fb", "#/s/x/changes", "#/s/x/wire", "#/audit", "#/status"]) assert.equal(routeHash(parseRoute(hash)), hash);
+    assert.deepEqual(["", "#ticket=1", "#/s/%", "#/nothing"].map((hash) => parseRoute(hash).view), ["overview", "overview", "session", "overview"]);
+  });
+
+  test("a form sends what its schema allows", async () => {
+    const { initialValues, toContent, toFields } = await load("elicitation.js");
+    const fields = toFields({
+      required: ["name", "size"],
+      properties: {
+        name: { type: "string", minLength: 2 }, size: { type: "integer", minimum: 1, maximum: 5 }, mail: { type: "string", format: "email" }, kind: { type: "string", enum: ["a", "b"] },
+        tags: { type: "array", items: { anyOf: [{ const: "x", title: "X" }] }, minItems: 1 }, on: { type: "boolean", default: true },
+      },
+    });
+    const check = (values) => toContent(fields, { ...initialValues(fields), ...values });
+    assert.deepEqual(check({}).errors, { name: "This is needed.", size: "This is needed." });
+    assert.deepEqual(check({ name: "a", size: "9", mail: "no", kind: "c" }).errors, { name: "At least 2 characters are needed.", size: "The most is 5.", mail: "This is not an email address.", kind: "Choose one." });
+    assert.deepEqual(check({ name: "ab", size: "1.5" }).errors, { size: "This is not a whole number." });
+    assert.deepEqual(check({ name: "ab", size: "2", tags: ["x"] }), { content: { name: "ab", size: 2, tags: ["x"], on: true }, errors: {} });
+    assert.equal(toFields({ properties: { deep: { type: "object" } } }), null);
+  });
+
+  test("messages on the wire have names", async () => {
+    const { messageName } = await load("views/wire.js");
+    const names = [{ method: "session/update", params: { update: { sessionUpdate: "plan" } } }, { id: 3, method: "session/prompt" }, { id: 3, result: {} }, { id: 3, error: { message: "no" } }, null].map(messageName);
+    assert.deepEqual(names.map(({ name, detail }) => `${name}: ${detail}`), ["session/update: plan", "session/prompt: request 3", "result: of request 3", "error: no", "result: of request undefined"]);
+  });
+});
+
+describe("files", () => {
+  /** Returns the modules that the page loads at first, by path. */
+  async function eagerModules(path = "app.js", found = new Map()) {
+    if (found.has(path)) return found;
+    const text = await readFile(join(assetsDir, path), "utf8");
+    found.set(path, text);
+    for (const [, target] of text.matchAll(/(?:^|[;}\n])(?:import|export)\b[^;"'()]*?from\s*"(\.[^"]+)"/g)) await eagerModules(normalize(join(dirname(path), target)), found);
+    return found;
+  }
+
+  test("types are right", async () => {
+    assert.equal(await checkTypes(), "");
+  });
+
+  test("vendored files are those of their packages", async () => {
+    for (const [name, text] of await vendoredFiles()) assert.ok((await readVendored(name)) === text, `${name} differs from its package: run node tests/web/vendor.mjs --write`);
+  });
+
+  test("the page preloads exactly the modules that it needs at first", async () => {
+    const page = await readFile(join(assetsDir, "index.html"), "utf8");
+    const preloaded = [...page.matchAll(/rel="modulepreload" href="\/assets\/([^"]+)"/g)].map(([, path]) => path);
+    const needed = [...(await eagerModules()).keys()].filter((path) => path !== "app.js").sort();
+    assert.deepEqual(preloaded, needed);
+  });
+
+  test("a first visit loads less than 150 KiB, compressed", async () => {
+    const texts = [...(await eagerModules()).values(), await readFile(join(assetsDir, "index.html")), await readFile(join(assetsDir, "style.css")), await readFile(join(assetsDir, "favicon.svg"))];
+    const size = texts.reduce((sum, text) => sum + gzipSync(text).length, 0);
+    assert.ok(size < 150 << 10, `${size} bytes`);
+  });
+
+  test("no module makes markup or code of text", async () => {
+    for (const [path, text] of await eagerModules()) {
+      if (path.startsWith("vendor/")) continue;
+      assert.doesNotMatch(text, /innerHTML|outerHTML|insertAdjacentHTML|document\.write|dangerouslySetInnerHTML|\beval\(|new Function/, path);
+      assert.doesNotMatch(text, /https?:\/\/(?!example\.com)[a-z]/, `${path} names another host`);
+    }
+  });
+});
