@@ -89,6 +89,27 @@ async fn events_come_back_in_order_after_any_number() {
 }
 
 #[tokio::test]
+async fn a_commit_for_many_sessions_leaves_out_only_those_that_were_lost() {
+    with_each_store(|store| async move {
+        let sessions = ["a", "b", "c", "d"];
+        store.commit(sessions.map(create).into()).await.unwrap();
+        assert_eq!(acquire(&*store, "c").await, Some((2, 0)));
+        let title = SessionChange { title: Some("new".into()), ..SessionChange::default() };
+        let mut changes: Vec<Mutation> = sessions.map(|session| append(session, 1, 1..=2)).into();
+        changes.extend([append("a", 1, 3..=3), update("b", Some(1), title), append("b", 1, 3..=4)]);
+        assert_eq!(store.commit(changes).await.unwrap(), ["c".into()]);
+        let mut stored = Vec::new();
+        for session in sessions {
+            stored.push((session, numbers(&*store, session, 0, 1 << 20).await));
+        }
+        let expected: [(&str, &[u64]); 4] =
+            [("a", &[1, 2, 3]), ("b", &[1, 2, 3, 4]), ("c", &[]), ("d", &[1, 2])];
+        assert_eq!(stored, expected.map(|(session, seqs)| (session, seqs.to_vec())));
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn a_server_that_lost_a_session_can_append_nothing() {
     with_each_store(|store| async move {
         store.commit(vec![create("s"), append("s", 1, 1..=2)]).await.unwrap();
