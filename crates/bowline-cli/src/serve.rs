@@ -1,6 +1,7 @@
 //! `bowline serve`: an agent for remote clients, over HTTP and WebSocket.
 
 mod launcher;
+mod store;
 mod token;
 
 use std::ffi::OsString;
@@ -13,19 +14,15 @@ use std::time::Duration;
 use anyhow::Context as _;
 use bowline_serve::http::{Access, AccessOptions, Endpoint, ListenerOptions, load_tls, serve};
 use bowline_serve::metrics::Metrics;
-use bowline_serve::store::{ServerStore, SqliteServerStore};
 use bowline_serve::{Hub, HubOptions};
 use clap::{Args, Subcommand, ValueEnum};
 use tokio::net::TcpListener;
 
 use crate::mcp::wait_for_signal;
 use bowline_client::common::console::{print, print_note};
-use bowline_client::environment::UserDirs;
 use bowline_client::error::CliError;
 use launcher::ProgramLauncher;
-
-/// The directory of the store, below the state directory.
-const STORE_DIRECTORY: &str = "serve";
+use store::{LeaseArguments, StatusArguments, StoreArguments};
 
 const EXAMPLES: &str = "\
 Clients connect to /acp with the transport of the Agent Client Protocol: HTTP with event streams, or
@@ -40,12 +37,16 @@ that adds it (--behind-proxy).
 Sessions work only below --root. If a client offers its own files and terminals, the agent uses them;
 otherwise those of the server, with your rules, a journal and undo.
 
+Several servers can share sessions in a PostgreSQL database (--store), and take over those of a server
+that dies.
+
 /health and /ready need no token, /metrics (Prometheus) does. SIGTERM lets running turns end.
 
 Examples:
   bowline serve token add laptop                  make a token, shown once
   bowline serve --root ~/projects                 Bowline's own agent on http://127.0.0.1:8790
   bowline serve --root ~/projects -- opencode acp
+  BOWLINE_STORE=postgres://... bowline serve --root /srv/projects --behind-proxy --listen 0.0.0.0:8790
   bowline serve --listen 0.0.0.0:443 --tls-cert cert.pem --tls-key key.pem --root /srv/projects
 
 Exit status: 0 after a signal, 1 failure, 2 wrong usage.";
@@ -64,6 +65,8 @@ pub(crate) struct ServeArguments {
     transport: TransportArgument,
     #[command(flatten)]
     store: StoreArguments,
+    #[command(flatten)]
+    lease: LeaseArguments,
     /// Allow sessions in this directory and below (default: the current directory)
     ///
     /// Can be repeated.
@@ -100,18 +103,14 @@ pub(crate) struct ServeArguments {
     agent: Vec<OsString>,
 }
 
-/// Where the server keeps sessions and tokens.
-#[derive(Args, Debug, Clone)]
-pub(crate) struct StoreArguments {
-    /// The directory of the server's sessions and tokens (default: in your state directory)
-    #[arg(long, value_name = "DIR")]
-    store: Option<PathBuf>,
-}
-
 #[derive(Subcommand, Debug)]
 enum ServeCommand {
     /// Manage the tokens that clients need
     Token(token::TokenArguments),
+    /// Bring the store to this version of bowline, as each server does when it starts
+    Migrate(StoreArguments),
+    /// Show the store's sessions, and the servers that share it
+    Status(StatusArguments),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -132,19 +131,15 @@ enum LogFormat {
     Json,
 }
 
-impl StoreArguments {
-    fn directory(&self) -> Result<PathBuf, CliError> {
-        match &self.store {
-            Some(directory) => Ok(directory.clone()),
-            None => Ok(UserDirs::from_env()?.state.join(STORE_DIRECTORY)),
-        }
-    }
-}
-
 /// Serves until a signal arrives.
 pub(crate) async fn run(arguments: ServeArguments) -> Result<ExitCode, CliError> {
-    if let Some(ServeCommand::Token(token)) = arguments.command {
-        return token::run(token).await.map(|()| ExitCode::SUCCESS);
+    match arguments.command {
+        None => {}
+        Some(ServeCommand::Token(token)) => return token::run(token).await.map(|()| ExitCode::SUCCESS),
+        Some(ServeCommand::Migrate(store)) => return store::migrate(store).await.map(|()| ExitCode::SUCCESS),
+        Some(ServeCommand::Status(status)) => {
+            return store::show_status(status).await.map(|()| ExitCode::SUCCESS);
+        }
     }
     if arguments.transport == TransportArgument::Stdio {
         if !arguments.agent.is_empty() {
@@ -168,14 +163,8 @@ pub(crate) async fn run(arguments: ServeArguments) -> Result<ExitCode, CliError>
     }
     start_log(arguments.log_format);
     let roots = resolve_roots(&arguments.root)?;
-    let directory = arguments.store.directory()?;
-    let store = {
-        let directory = directory.clone();
-        let opened =
-            tokio::task::spawn_blocking(move || SqliteServerStore::open_for_server(&directory)).await;
-        opened.context("cannot open the store")?.map_err(|error| CliError::Failed(error.into()))?
-    };
-    if store.tokens().await.map_err(|error| CliError::Failed(error.into()))?.is_empty() {
+    let store = arguments.store.open_for_server(arguments.lease, &arguments.listen.to_string()).await?;
+    if store.tokens().await.map_err(store::failed)?.is_empty() {
         print_note("no client can connect yet: make a token with `bowline serve token add NAME`");
     }
     let launcher =
@@ -187,7 +176,7 @@ pub(crate) async fn run(arguments: ServeArguments) -> Result<ExitCode, CliError>
         ..HubOptions::default()
     };
     let is_secure = tls.is_some() || arguments.behind_proxy;
-    let hub = Hub::new(Arc::new(store), Arc::new(launcher), Arc::new(Metrics::default()), options);
+    let hub = Hub::new(store, Arc::new(launcher), Arc::new(Metrics::default()), options);
     let hub_task = tokio::spawn(Arc::clone(&hub).run());
     let access = Access::new(AccessOptions { origins: arguments.origin, is_loopback, is_secure });
     let listener = TcpListener::bind(arguments.listen).await;

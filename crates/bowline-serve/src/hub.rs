@@ -129,6 +129,8 @@ struct HubState {
     agent_requests: HashMap<String, AgentRequest>,
     last_stream: u64,
     is_draining: bool,
+    // Whether it has ended its lease in a shared store.
+    has_left: bool,
 }
 
 /// A session that this server has acquired, or is acquiring.
