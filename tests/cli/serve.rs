@@ -2,6 +2,7 @@
 
 use bowline_tests::own_server::OwnServer;
 use expect_test::expect;
+use test_support::postgres::TestPostgres;
 
 use crate::fixture::{CliFixture, bowline};
 
@@ -111,4 +112,93 @@ fn a_store_has_one_server_and_a_signal_ends_it() {
     let taken = scene.run(&["serve", "--listen", server.address()]);
     assert!(taken.contains("cannot listen on"), "{taken}");
     assert!(server.terminate().unwrap());
+}
+
+#[test]
+fn a_database_is_migrated_and_its_servers_are_shown() {
+    let Some(postgres) = TestPostgres::start() else { return };
+    let scene = CliFixture::new();
+    let database = postgres.create_database();
+    let run = |arguments: &[&str], store: &str| {
+        let mut command = scene.command(arguments);
+        command.env("BOWLINE_STORE", store);
+        let output = scene.run_command(command, "");
+        let place = postgres.directory().display().to_string();
+        format!("$ bowline {}\n{}", arguments[..2].join(" "), scene.describe_output(&output))
+            .replace(&place, "SOCKET")
+    };
+    let url = postgres.url(&database);
+    let mut output = run(&["serve", "status"], &url);
+    output += &run(&["serve", "migrate"], &url);
+    output += &run(&["serve", "migrate"], &url);
+    assert!(run(&["serve", "token", "add", "ci"], &url).contains("\nbow_"));
+    output += &run(&["serve", "token", "list"], &url);
+    output += &run(&["serve", "status"], &url);
+    let wrong = "postgres://me:secret@localhost:1/bowline";
+    output += &run(&["serve", "status"], wrong);
+    output += &run(&["serve", "migrate"], "postgres://me:secret@host/bowline?sslmode=secret");
+    output += &run(&["serve", "token", "list", "--store", "postgres://me:secret@/bowline"], "");
+    postgres.run(&database, "UPDATE bowline_schema SET version = 7");
+    output += &run(&["serve", "--listen", "127.0.0.1:0"], &url);
+    output += &run(&["serve", "status"], &url);
+    assert!(!output.contains("secret"), "{output}");
+    expect![[r#"
+        $ bowline serve status
+        Store      test_0 on SOCKET
+        Schema     none yet: run `bowline serve migrate`, or start a server
+        Delivery   notifications
+        Sessions   0
+        Events     0
+        --- 0
+        $ bowline serve migrate
+        Migrated the schema of test_0 on SOCKET from version 0 to version 1.
+        --- 0
+        $ bowline serve migrate
+        The schema of test_0 on SOCKET has version 1: nothing to do.
+        --- 0
+        $ bowline serve token
+        ci                       user
+        --- 0
+        $ bowline serve status
+        Store      test_0 on SOCKET
+        Schema     1
+        Delivery   notifications
+        Sessions   0
+        Events     0
+        --- 0
+        $ bowline serve status
+        --- stderr
+        bowline: PostgreSQL (bowline on localhost): error connecting to server: Connection refused (os error 111)
+        --- 1
+        $ bowline serve migrate
+        --- stderr
+        bowline: --store: this is not a PostgreSQL address: invalid connection string: invalid value for option `sslmode`; write postgres://USER:PASSWORD@HOST:PORT/DATABASE?sslmode=require
+        --- 2
+        $ bowline serve token
+        --- stderr
+        bowline: --store: the PostgreSQL address names no host; for a local socket, write postgres:///DATABASE?host=/run/postgresql
+        --- 2
+        $ bowline serve --listen
+        --- stderr
+        bowline: the database has version 7 of the schema, and this program knows versions up to 1: update bowline on this machine
+        --- 1
+        $ bowline serve status
+        Store      test_0 on SOCKET
+        Schema     7; this program has 1
+        Delivery   notifications
+        Sessions   0
+        Events     0
+        --- 0
+    "#]].assert_eq(&output);
+
+    postgres.run(&database, "UPDATE bowline_schema SET version = 1");
+    let server = OwnServer::start_shared(&bowline(), &scene.home(), &scene.project(), &url).unwrap();
+    let status = run(&["serve", "status", "--json"], &url);
+    let json: serde_json::Value =
+        serde_json::from_str(&status[status.find('{').unwrap()..=status.rfind('}').unwrap()]).unwrap();
+    assert_eq!((&json["servers"][0]["sessions"], &json["delivery"]), (&0.into(), &"notifications".into()));
+    assert!(server.terminate().unwrap());
+    assert!(!run(&["serve", "status"], &url).contains("Server"), "a server that stops leaves");
+    let file = run(&["serve", "status"], "");
+    assert!(file.contains("Sessions   0"), "{file}");
 }

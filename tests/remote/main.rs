@@ -7,10 +7,14 @@
 )]
 
 mod caller;
+#[allow(dead_code, reason = "the server's own tests use the rest")]
+#[path = "../../crates/bowline-serve/tests/serve/checker.rs"]
+mod checker;
 mod faults;
 mod own_server;
 mod peer_differences;
 #[allow(dead_code, reason = "the end-to-end tests use the rest")]
 #[path = "../e2e/programs.rs"]
 mod programs;
+mod servers;
 mod typescript;

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use anyhow::{Context as _, Result};
+use rustix::process::{Pid, Signal, kill_process};
 
 /// The process. It is killed when this is dropped, as if the machine had failed.
 #[derive(Debug)]
@@ -21,9 +22,32 @@ impl OwnServer {
     /// # Errors
     /// Fails if it does not start.
     pub fn start(bowline: &Path, home: &Path, root: &Path, listen: &str, agent: &[String]) -> Result<Self> {
+        Self::start_with(bowline, home, root, agent, &["--listen", listen], None)
+    }
+
+    /// Starts one of several servers that share a database, with a short lease.
+    ///
+    /// # Errors
+    /// Fails if it does not start.
+    pub fn start_shared(bowline: &Path, home: &Path, root: &Path, store: &str) -> Result<Self> {
+        let options = ["--listen", "127.0.0.1:0", "--lease-ms", "3000", "--heartbeat-ms", "200"];
+        Self::start_with(bowline, home, root, &[], &options, Some(store))
+    }
+
+    fn start_with(
+        bowline: &Path,
+        home: &Path,
+        root: &Path,
+        agent: &[String],
+        options: &[&str],
+        store: Option<&str>,
+    ) -> Result<Self> {
         let command = |arguments: &[&str]| {
             let mut command = Command::new(bowline);
             command.args(arguments).env("HOME", home).env("XDG_STATE_HOME", home.join("state"));
+            if let Some(store) = store {
+                command.env("BOWLINE_STORE", store);
+            }
             command.env_remove("XDG_CONFIG_HOME").env_remove("XDG_DATA_HOME").stdin(Stdio::null());
             command
         };
@@ -34,7 +58,8 @@ impl OwnServer {
         }
         let token = std::fs::read_to_string(&token_file)?.trim().to_owned();
         let root = root.to_str().context("the root is not UTF-8")?;
-        let mut serve = command(&["serve", "--listen", listen, "--root", root]);
+        let mut serve = command(&["serve", "--root", root]);
+        serve.args(options);
         if !agent.is_empty() {
             serve.arg("--").args(agent);
         }
@@ -72,14 +97,22 @@ impl OwnServer {
         self.process.id()
     }
 
+    /// Sends it a signal.
+    ///
+    /// # Errors
+    /// Fails if it has ended.
+    pub fn signal(&self, signal: Signal) -> Result<()> {
+        let id = i32::try_from(self.process.id())?;
+        let id = Pid::from_raw(id).context("the process has no id")?;
+        Ok(kill_process(id, signal)?)
+    }
+
     /// Asks it to end, and returns whether it ended without an error.
     ///
     /// # Errors
     /// Fails if it cannot be waited for.
     pub fn terminate(mut self) -> Result<bool> {
-        let id = i32::try_from(self.process.id())?;
-        let id = rustix::process::Pid::from_raw(id).context("the process has no id")?;
-        rustix::process::kill_process(id, rustix::process::Signal::TERM)?;
+        self.signal(Signal::TERM)?;
         Ok(self.process.wait()?.success())
     }
 }

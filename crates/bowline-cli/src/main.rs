@@ -60,6 +60,7 @@ Environment:
   NO_COLOR           no colours
   PAGER              the pager for long lists in a terminal
   BOWLINE_TOKEN      the token for a server, unless --token-file names one
+  BOWLINE_STORE      the store of `bowline serve`, unless --store names one
   ANTHROPIC_API_KEY  and others: API keys for Bowline's own agent
 
 For examples, run `bowline COMMAND --help`. To get started, try `bowline demo` and `bowline doctor`.";

@@ -1,6 +1,7 @@
 //! `bowline serve`: an agent for remote clients, over HTTP and WebSocket.
 
 mod launcher;
+mod store;
 mod token;
 
 use std::ffi::OsString;
@@ -11,9 +12,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use bowline_serve::http::{Access, AccessOptions, CookieKey, Endpoint, ListenerOptions, load_tls, serve};
+use bowline_serve::http::{Access, AccessOptions, Endpoint, ListenerOptions, load_tls, serve};
 use bowline_serve::metrics::Metrics;
-use bowline_serve::store::SqliteServerStore;
 use bowline_serve::{Hub, HubOptions};
 use bowline_web::{AssetSource, WebOptions};
 use clap::{Args, Subcommand, ValueEnum};
@@ -21,12 +21,11 @@ use tokio::net::TcpListener;
 
 use crate::mcp::wait_for_signal;
 use bowline_client::common::console::{print, print_note};
-use bowline_client::environment::UserDirs;
 use bowline_client::error::CliError;
 use launcher::ProgramLauncher;
+pub(crate) use store::{OpenedStore, open_directory};
+use store::{LeaseArguments, StatusArguments, StoreArguments};
 
-/// The directory of the store, below the state directory.
-const STORE_DIRECTORY: &str = "serve";
 /// The most connections at once.
 pub(crate) const MAX_CONNECTIONS: usize = 4096;
 
@@ -43,6 +42,9 @@ that adds it (--behind-proxy).
 Sessions work only below --root. If a client offers its own files and terminals, the agent uses them;
 otherwise those of the server, with your rules, a journal and undo.
 
+Several servers can share sessions in a PostgreSQL database (--store), and take over those of a server
+that dies.
+
 The web page at / needs the same tokens.
 
 /health and /ready need no token, /metrics (Prometheus) does. SIGTERM lets running turns end.
@@ -51,6 +53,7 @@ Examples:
   bowline serve token add laptop                  make a token, shown once
   bowline serve --root ~/projects                 Bowline's own agent on http://127.0.0.1:8790
   bowline serve --root ~/projects -- opencode acp
+  BOWLINE_STORE=postgres://... bowline serve --root /srv/projects --behind-proxy --listen 0.0.0.0:8790
   bowline serve --listen 0.0.0.0:443 --tls-cert cert.pem --tls-key key.pem --root /srv/projects
 
 Exit status: 0 after a signal, 1 failure, 2 wrong usage.";
@@ -69,6 +72,8 @@ pub(crate) struct ServeArguments {
     transport: TransportArgument,
     #[command(flatten)]
     store: StoreArguments,
+    #[command(flatten)]
+    lease: LeaseArguments,
     /// Allow sessions in this directory and below (default: the current directory)
     ///
     /// Can be repeated.
@@ -111,18 +116,14 @@ pub(crate) struct ServeArguments {
     agent: Vec<OsString>,
 }
 
-/// Where the server keeps sessions and tokens.
-#[derive(Args, Debug, Clone)]
-pub(crate) struct StoreArguments {
-    /// The directory of the server's sessions and tokens (default: in your state directory)
-    #[arg(long, value_name = "DIR")]
-    store: Option<PathBuf>,
-}
-
 #[derive(Subcommand, Debug)]
 enum ServeCommand {
     /// Manage the tokens that clients need
     Token(token::TokenArguments),
+    /// Bring the store to this version of bowline, as each server does when it starts
+    Migrate(StoreArguments),
+    /// Show the store's sessions, and the servers that share it
+    Status(StatusArguments),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -143,19 +144,15 @@ pub(crate) enum LogFormat {
     Json,
 }
 
-impl StoreArguments {
-    fn directory(&self) -> Result<PathBuf, CliError> {
-        match &self.store {
-            Some(directory) => Ok(directory.clone()),
-            None => Ok(UserDirs::from_env()?.state.join(STORE_DIRECTORY)),
-        }
-    }
-}
-
 /// Serves until a signal arrives.
 pub(crate) async fn run(arguments: ServeArguments) -> Result<ExitCode, CliError> {
-    if let Some(ServeCommand::Token(token)) = arguments.command {
-        return token::run(token).await.map(|()| ExitCode::SUCCESS);
+    match arguments.command {
+        None => {}
+        Some(ServeCommand::Token(token)) => return token::run(token).await.map(|()| ExitCode::SUCCESS),
+        Some(ServeCommand::Migrate(store)) => return store::migrate(store).await.map(|()| ExitCode::SUCCESS),
+        Some(ServeCommand::Status(status)) => {
+            return store::show_status(status).await.map(|()| ExitCode::SUCCESS);
+        }
     }
     if arguments.transport == TransportArgument::Stdio {
         if !arguments.agent.is_empty() {
@@ -179,6 +176,7 @@ pub(crate) async fn run(arguments: ServeArguments) -> Result<ExitCode, CliError>
     }
     start_log(arguments.log_format);
     let roots = resolve_roots(&arguments.root)?;
+    let opened = arguments.store.open_for_server(arguments.lease, &arguments.listen.to_string()).await?;
     let options = HubOptions {
         roots,
         question_timeout: Duration::from_secs(arguments.question_timeout),
@@ -197,15 +195,14 @@ pub(crate) async fn run(arguments: ServeArguments) -> Result<ExitCode, CliError>
             is_secure,
             ..AccessOptions::default()
         },
-        store: arguments.store.directory()?,
+        store: opened,
         agent: arguments.agent,
         options,
         drain_timeout: Duration::from_secs(arguments.drain_timeout),
         page: (!arguments.no_web).then_some(PageOwner::Tokens),
     })
     .await?;
-    let store = server.endpoint.hub.store();
-    if store.tokens().await.map_err(|error| CliError::Failed(error.into()))?.is_empty() {
+    if server.endpoint.hub.store().tokens().await.map_err(store::failed)?.is_empty() {
         print_note("no client can connect yet: make a token with `bowline serve token add NAME`");
     }
     print(&format!("Serving on {scheme}://{}/acp\n", server.address))?;
@@ -227,7 +224,7 @@ pub(crate) struct ServerSetup {
     pub(crate) listen: SocketAddr,
     pub(crate) listener: ListenerOptions,
     pub(crate) access: AccessOptions,
-    pub(crate) store: PathBuf,
+    pub(crate) store: OpenedStore,
     pub(crate) agent: Vec<OsString>,
     pub(crate) options: HubOptions,
     pub(crate) drain_timeout: Duration,
@@ -245,22 +242,17 @@ pub(crate) struct OpenedServer {
 }
 
 impl OpenedServer {
-    /// Opens the store and begins to listen.
+    /// Begins to listen.
     ///
     /// # Errors
     /// Explains what cannot be used.
     pub(crate) async fn open(setup: ServerSetup) -> Result<Self, CliError> {
-        let directory = setup.store;
-        let opened = tokio::task::spawn_blocking(move || {
-            let store = SqliteServerStore::open_for_server(&directory)?;
-            anyhow::Ok((store, CookieKey::load(&directory)?))
-        });
-        let (store, key) = opened.await.context("cannot open the store")?.map_err(CliError::Failed)?;
-        let access = AccessOptions { cookie_key: Some(key), ..setup.access };
+        let OpenedStore { store, cookie_key } = setup.store;
+        let access = AccessOptions { cookie_key: Some(cookie_key), ..setup.access };
         let roots = setup.options.roots.clone();
         let launcher =
             ProgramLauncher::new(&setup.agent, roots.first().map_or(Path::new("/"), PathBuf::as_path))?;
-        let hub = Hub::new(Arc::new(store), Arc::new(launcher), Arc::new(Metrics::default()), setup.options);
+        let hub = Hub::new(store, Arc::new(launcher), Arc::new(Metrics::default()), setup.options);
         let listener = TcpListener::bind(setup.listen).await;
         let listener = listener.with_context(|| format!("cannot listen on {}", setup.listen))?;
         let address = listener.local_addr().context("cannot find the address")?;

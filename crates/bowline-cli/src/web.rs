@@ -18,7 +18,9 @@ use bowline_text::hash::ContentHash;
 use clap::Args;
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 
-use crate::serve::{LogFormat, MAX_CONNECTIONS, OpenedServer, PageOwner, ServerSetup, start_log};
+use crate::serve::{
+    LogFormat, MAX_CONNECTIONS, OpenedServer, PageOwner, ServerSetup, open_directory, start_log,
+};
 use bowline_client::common::console::{escape_line, print, print_note};
 use bowline_client::common::workspace_location::resolve_directory;
 use bowline_client::environment::UserDirs;
@@ -79,7 +81,7 @@ pub(crate) async fn run(arguments: WebArguments) -> Result<ExitCode, CliError> {
         listen: arguments.listen,
         listener: ListenerOptions { tls: None, max_connections: MAX_CONNECTIONS },
         access: AccessOptions { is_loopback: true, ..AccessOptions::default() },
-        store,
+        store: open_directory(store).await?,
         agent: arguments.agent,
         options: HubOptions { roots: vec![root.clone()], ..HubOptions::default() },
         drain_timeout: Duration::from_secs(5),

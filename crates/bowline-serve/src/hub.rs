@@ -149,6 +149,8 @@ struct HubState {
     is_draining: bool,
     // Everything is stored, and streams end once they have sent it.
     has_ended: bool,
+    // Whether it has ended its lease in a shared store.
+    has_left: bool,
 }
 
 /// A session that this server has acquired, or is acquiring.

@@ -79,7 +79,11 @@ impl TestPostgres {
 
     /// Returns a command that runs one of PostgreSQL's programs, which refuse to run as root.
     fn command(&self, program: &str) -> Command {
-        let program = self.programs.join(program);
+        self.command_of(&self.programs.join(program))
+    }
+
+    /// Returns a command that runs a program as another user than root.
+    fn command_of(&self, program: &Path) -> Command {
         let mut command = if is_root() {
             let mut command = Command::new("setpriv");
             command.args(["--reuid=nobody", "--regid=nogroup", "--clear-groups"]).arg(program);
@@ -157,6 +161,66 @@ impl TestPostgres {
             let status = process.wait();
             debug_assert!(status.is_ok_and(|status| status.signal().is_none_or(|signal| signal == 3)));
         }
+    }
+}
+
+/// PgBouncer in transaction mode, in front of a [`TestPostgres`]. It ends when this is dropped.
+#[derive(Debug)]
+pub struct TestPgBouncer {
+    process: Child,
+    directory: PathBuf,
+}
+
+impl TestPgBouncer {
+    /// Starts it; `None` if it is not installed.
+    ///
+    /// # Panics
+    /// Panics if it does not start.
+    #[must_use]
+    #[allow(clippy::unwrap_used, reason = "a test that cannot go on should say so and stop")]
+    #[allow(clippy::print_stdout, reason = "a skipped test says so")]
+    pub fn start(postgres: &TestPostgres) -> Option<Self> {
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        let directories = std::env::split_paths(&path).chain(["/usr/sbin".into()]);
+        let program =
+            directories.map(|directory| directory.join("pgbouncer")).find(|program| program.is_file());
+        let Some(program) = program else {
+            println!("SKIPPED: PgBouncer is not installed; install the package pgbouncer");
+            return None;
+        };
+        let (server, directory) = (postgres.directory(), postgres.directory().join("bouncer"));
+        let settings = format!(
+            "[databases]\n* = host={} user=postgres\n[pgbouncer]\nlisten_addr =\nlisten_port = 6432\nauth_type = any\n\
+             pool_mode = transaction\nunix_socket_dir = {}\nignore_startup_parameters = extra_float_digits\n",
+            server.display(),
+            directory.display()
+        );
+        let file = server.join("bouncer.ini");
+        std::fs::write(&file, settings).unwrap();
+        std::fs::create_dir(&directory).unwrap();
+        if is_root() {
+            let output = Command::new("chown").arg("nobody").arg(&directory).output().unwrap();
+            assert!(output.status.success(), "{output:?}");
+        }
+        let mut command = postgres.command_of(&program);
+        let process = command.arg(&file).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        let bouncer = Self { process, directory };
+        wait_until("the start of PgBouncer", || bouncer.directory.join(".s.PGSQL.6432").exists());
+        Some(bouncer)
+    }
+
+    /// Returns the address of a database.
+    #[must_use]
+    pub fn url(&self, database: &str) -> String {
+        format!("postgres:///{database}?host={}&port=6432&user=postgres", self.directory.display())
+    }
+}
+
+impl Drop for TestPgBouncer {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        self.process.kill().ok();
+        self.process.wait().ok();
     }
 }
 

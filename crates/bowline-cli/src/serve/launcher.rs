@@ -12,6 +12,7 @@ use futures_util::future::BoxFuture;
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, BufReader};
 use tokio::sync::oneshot;
 
+use super::store::STORE_VARIABLE;
 use bowline_client::agents::AgentCommand;
 use bowline_client::error::CliError;
 use bowline_client::launch::SUPERVISOR_COMMAND;
@@ -48,7 +49,9 @@ impl AgentLauncher for ProgramLauncher {
     fn launch(&self, principal: &str) -> BoxFuture<'_, Result<AgentStreams, String>> {
         let name = principal.to_owned();
         Box::pin(async move {
-            let program = self.command.program(&self.directory, std::env::vars_os());
+            // The agent has no business in the store, whose address may hold a password.
+            let environment = std::env::vars_os().filter(|(name, _)| name != STORE_VARIABLE);
+            let program = self.command.program(&self.directory, environment);
             let program = program.map_err(|error| error.to_string())?;
             let started = SupervisedProgram::start_with_piped_input(&self.supervisor, program).await;
             let (mut process, ProgramStreams { stdio, stderr }, writer) =

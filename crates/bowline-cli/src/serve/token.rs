@@ -2,13 +2,12 @@
 
 use std::fmt::Write as _;
 
-use bowline_serve::store::{ServerStore as _, SqliteServerStore, StoreError};
 use bowline_serve::token::{Role, StoredToken};
 use bowline_storage::clock::{format_iso8601, now};
 use bowline_text::time::Timestamp;
 use clap::{Args, Subcommand, ValueEnum};
 
-use super::StoreArguments;
+use super::store::{StoreArguments, failed};
 use bowline_client::common::console::{print, print_note};
 use bowline_client::error::CliError;
 
@@ -61,12 +60,6 @@ enum RoleArgument {
 }
 
 pub(super) async fn run(arguments: TokenArguments) -> Result<(), CliError> {
-    let failed = |error: StoreError| match error {
-        StoreError::NameTaken(_) => CliError::Usage(error.to_string()),
-        StoreError::Unavailable(_) => CliError::Failed(error.into()),
-    };
-    let open =
-        |store: &StoreArguments| SqliteServerStore::open_for_tokens(&store.directory()?).map_err(failed);
     match arguments.command {
         TokenCommand::Add { name, role, expires, store } => {
             let role = match role {
@@ -77,12 +70,12 @@ pub(super) async fn run(arguments: TokenArguments) -> Result<(), CliError> {
             let expires = expires.map(|days| Timestamp(now().0 + i64::from(days) * DAY_MS));
             let (token, text) = StoredToken::generate(&name, role, now(), expires)
                 .map_err(|error| CliError::Usage(error.to_string()))?;
-            open(&store)?.add_token(token).await.map_err(failed)?;
+            store.open_for_tokens().await?.add_token(token).await.map_err(failed)?;
             print(&format!("{text}\n"))?;
             print_note("keep this token: it is not shown again. Clients read it from BOWLINE_TOKEN");
         }
         TokenCommand::List { store } => {
-            let tokens = open(&store)?.tokens().await.map_err(failed)?;
+            let tokens = store.open_for_tokens().await?.tokens().await.map_err(failed)?;
             let mut text = String::new();
             for token in &tokens {
                 let end = match token.expires_at {
@@ -99,7 +92,7 @@ pub(super) async fn run(arguments: TokenArguments) -> Result<(), CliError> {
             print(&text)?;
         }
         TokenCommand::Remove { name, store } => {
-            if !open(&store)?.remove_token(&name).await.map_err(failed)? {
+            if !store.open_for_tokens().await?.remove_token(&name).await.map_err(failed)? {
                 return Err(CliError::Usage(format!(
                     "there is no token named {name}; `bowline serve token list` lists them"
                 )));

@@ -47,6 +47,8 @@ impl Hub {
 
     /// Leaves a shared store, so that other servers need not wait for the end of the lease.
     pub(super) async fn leave_store(&self) {
+        // The lease is not renewed any more.
+        self.lock().has_left = true;
         if let Some(store) = self.store.shared()
             && !matches!(tokio::time::timeout(LEAVE_TIMEOUT, store.deregister()).await, Ok(Ok(())))
         {
@@ -69,6 +71,9 @@ impl Hub {
             match tokio::time::timeout(limit, store.renew_lease()).await {
                 Ok(Ok(true)) => (valid_until, is_valid) = (asked + lease, true),
                 Ok(Ok(false)) => {
+                    if self.lock().has_left {
+                        return;
+                    }
                     if is_valid {
                         self.lose_all_sessions();
                     }

@@ -78,6 +78,18 @@ impl SqliteServerStore {
         Ok(Self { database: Arc::new(Mutex::new(open(directory)?)), _server_lock: None })
     }
 
+    /// Returns the numbers of sessions and of stored events.
+    ///
+    /// # Errors
+    /// Fails if the store cannot be read.
+    pub async fn counts(&self) -> Result<(u64, u64), StoreError> {
+        let sql = "SELECT (SELECT count(*) FROM sessions), (SELECT coalesce(sum(last_seq - first_seq + 1), 0) FROM events)";
+        self.read(|connection| {
+            Ok(connection.query_row(sql, [], |row| Ok((from_sql(row.get(0)?), from_sql(row.get(1)?))))?)
+        })
+        .await
+    }
+
     async fn run_blocking<T: Send + 'static>(
         &self,
         operation: impl FnOnce(&mut Database) -> Result<Result<T, StoreError>, StorageError> + Send + 'static,

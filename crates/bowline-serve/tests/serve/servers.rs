@@ -4,10 +4,10 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use bowline_serve::store::PostgresUrl;
+use bowline_serve::store::{PostgresServerStore, PostgresUrl};
 use bowline_serve::token::Role;
 use serde_json::{Value, json};
-use test_support::postgres::TestPostgres;
+use test_support::postgres::{TestPgBouncer, TestPostgres};
 use test_support::wait::wait_until_async;
 
 use crate::checker::{Record, check_history};
@@ -315,4 +315,28 @@ async fn subscribers_miss_nothing_when_the_database_or_the_network_fails() {
     assert_eq!(b.until_response(5).await.last().unwrap(), END_TURN);
     c.until("2000").await;
     cluster.check(&session, vec![a, b, c]);
+}
+
+#[tokio::test]
+async fn servers_behind_a_pooler_poll() {
+    let Some(postgres) = TestPostgres::start() else { return };
+    let Some(bouncer) = TestPgBouncer::start(&postgres) else { return };
+    let database = postgres.create_database();
+    let url: PostgresUrl = bouncer.url(&database).parse().unwrap();
+    let store = PostgresServerStore::open_for_tokens(&url).await.unwrap();
+    let mut listener = store.listen();
+    listener.next().await;
+    assert!(!listener.is_listening(), "notifications do not arrive");
+    let cluster = Cluster::start_on(postgres, database, url, 2).await;
+    let (mut a, mut b) = (cluster.client(0).await, cluster.client(1).await);
+    let session = a.open(cluster.place.path()).await;
+    cluster.load(&mut b, &session).await;
+    b.client.prompt(2, &session, "count 300").await;
+    assert_eq!(b.until_response(2).await.last().unwrap(), END_TURN);
+    b.client.prompt(3, &session, "ask").await;
+    let question = b.next().await;
+    b.answer(&question, "yes").await;
+    assert_eq!(b.until_response(3).await.last().unwrap(), END_TURN);
+    a.until("300").await;
+    cluster.check(&session, vec![a, b]);
 }
