@@ -21,6 +21,20 @@ impl OwnServer {
     /// # Errors
     /// Fails if it does not start.
     pub fn start(bowline: &Path, home: &Path, root: &Path, listen: &str, agent: &[String]) -> Result<Self> {
+        Self::start_with(bowline, home, root, &["--listen", listen], agent)
+    }
+
+    /// Starts the server as [`Self::start`] does, with other options.
+    ///
+    /// # Errors
+    /// Fails if it does not start.
+    pub fn start_with(
+        bowline: &Path,
+        home: &Path,
+        root: &Path,
+        options: &[&str],
+        agent: &[String],
+    ) -> Result<Self> {
         let command = |arguments: &[&str]| {
             let mut command = Command::new(bowline);
             command.args(arguments).env("HOME", home).env("XDG_STATE_HOME", home.join("state"));
@@ -34,7 +48,8 @@ impl OwnServer {
         }
         let token = std::fs::read_to_string(&token_file)?.trim().to_owned();
         let root = root.to_str().context("the root is not UTF-8")?;
-        let mut serve = command(&["serve", "--listen", listen, "--root", root]);
+        let mut serve = command(&["serve", "--root", root]);
+        serve.args(options);
         if !agent.is_empty() {
             serve.arg("--").args(agent);
         }
