@@ -2,8 +2,8 @@
 
 use std::os::unix::fs::PermissionsExt as _;
 
-use bowline_tests::peer_server::PeerServer;
 use expect_test::expect;
+use test_support::peer_server::PeerServer;
 use test_support::scripted_http::ScriptedHttpServer;
 use xtask::peers::{SdkPeer, is_available};
 

@@ -1,7 +1,7 @@
 //! Tests of `bowline serve`: tokens, usage, and the life of the process.
 
-use bowline_tests::own_server::OwnServer;
 use expect_test::expect;
+use test_support::own_server::OwnServer;
 use test_support::postgres::TestPostgres;
 
 use crate::fixture::{CliFixture, bowline};

@@ -5,10 +5,10 @@
 use std::collections::BTreeMap;
 use std::process::Command;
 
-use bowline_tests::own_server::OwnServer;
-use bowline_tests::peer_server::PeerServer;
 use expect_test::{Expect, expect};
 use serde_json::{Value, json};
+use test_support::own_server::OwnServer;
+use test_support::peer_server::PeerServer;
 use xtask::peers::{SdkPeer, is_available};
 
 use crate::programs::{build_program, run, transcript, workspace_root};

@@ -1,8 +1,8 @@
 //! Our client and our server, each in its own process, with the server killed during a turn.
 
-use bowline_tests::own_server::OwnServer;
 use expect_test::expect;
 use serde_json::{Value, json};
+use test_support::own_server::OwnServer;
 
 use crate::caller::Caller;
 use crate::programs::build_program;

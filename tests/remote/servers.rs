@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
-use bowline_tests::own_server::OwnServer;
+use test_support::own_server::OwnServer;
 use rustix::process::Signal;
 use serde_json::{Value, json};
 use test_support::postgres::TestPostgres;

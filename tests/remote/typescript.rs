@@ -1,7 +1,7 @@
 //! The official TypeScript SDK's server, killed and started again. Its agent's turns are in the tests of the peers.
 
-use bowline_tests::peer_server::PeerServer;
 use serde_json::{Value, json};
+use test_support::peer_server::PeerServer;
 use xtask::peers::{SdkPeer, is_available};
 
 use crate::caller::Caller;

@@ -25,6 +25,8 @@ pub enum Bench {
     Agent,
     /// The proxy against the official conductor and against nothing between
     Proxy,
+    /// The server of remote sessions against the official Rust SDK's and against stdio
+    Serve,
 }
 
 /// The duration of a benchmark.
@@ -36,11 +38,15 @@ pub enum Pace {
     Quick,
 }
 
-/// Builds a benchmark and the peers that it measures against, and runs it.
+/// Builds a benchmark and the peers that it measures against, and runs it. The server keeps its sessions in `store`, if
+/// there is one.
 ///
 /// # Errors
 /// Fails when a build or an installation fails, and when the benchmark fails.
-pub fn run_bench(world: &RepoContext, bench: Bench, pace: Pace) -> anyhow::Result<()> {
+pub fn run_bench(world: &RepoContext, bench: Bench, pace: Pace, store: Option<&str>) -> anyhow::Result<()> {
+    if store.is_some() && bench != Bench::Serve {
+        bail!("--store is for `cargo xtask bench serve`");
+    }
     run_as_progress(&mut cargo(&world.root, &build_arguments(bench).split(' ').collect::<Vec<_>>()))?;
     let target = target_dir(&world.root);
     let programs = target.join(profile_folder(profile(bench)));
@@ -54,6 +60,12 @@ pub fn run_bench(world: &RepoContext, bench: Bench, pace: Pace) -> anyhow::Resul
             ("bench-agent", arguments)
         }
         Bench::Proxy => ("bench-proxy", proxy_arguments(&world.root, &programs, install_conductor(world)?)),
+        Bench::Serve => {
+            let mut arguments = data_arguments(&target, "bench-serve");
+            arguments.extend(serve_arguments(&world.root, &programs, install_rust_peer(world)?));
+            arguments.extend(store.into_iter().flat_map(|store| ["--store".to_owned(), store.to_owned()]));
+            ("bench-serve", arguments)
+        }
     };
     let mut command = Command::new(programs.join(program));
     command.current_dir(&world.root).args(arguments);
@@ -74,6 +86,9 @@ fn build_arguments(bench: Bench) -> String {
         Bench::Host => ("bowline-benches", "bench-host"),
         Bench::Agent => ("bowline-benches bowline-cli", "bench-agent bowline"),
         Bench::Proxy => ("bowline-benches bowline-cli", "bench-proxy floor-agent floor-client bowline"),
+        Bench::Serve => {
+            ("bowline-benches bowline-cli bowline-tests", "bench-serve pace-agent bowline bowline-peer-agent")
+        }
     };
     let packages = packages.split(' ').map(|package| format!(" --package {package}"));
     let programs = programs.split(' ').map(|program| format!(" --bin {program}"));
@@ -86,7 +101,7 @@ fn build_arguments(bench: Bench) -> String {
 fn profile(bench: Bench) -> &'static str {
     match bench {
         Bench::Host => "dist",
-        Bench::Wire | Bench::Files | Bench::Agent | Bench::Proxy => "bench",
+        Bench::Wire | Bench::Files | Bench::Agent | Bench::Proxy | Bench::Serve => "bench",
     }
 }
 
@@ -108,6 +123,31 @@ fn install_sdk_peers(world: &RepoContext) -> anyhow::Result<Vec<SdkPeer>> {
         }
     }
     Ok(peers)
+}
+
+/// Installs the peer on the Rust SDK, and returns whether it is available.
+fn install_rust_peer(world: &RepoContext) -> anyhow::Result<bool> {
+    match SdkPeer::Rust.install(world, PeerSpeed::Optimised) {
+        StepOutcome::Passed => Ok(true),
+        StepOutcome::Skipped(why) => {
+            eprintln!("SKIPPED: nothing is measured against the Rust SDK: {why}");
+            Ok(false)
+        }
+        StepOutcome::Failed(why) => bail!("the peer on the Rust SDK: {why}"),
+    }
+}
+
+/// Returns the arguments of the server benchmark: our server and the Rust SDK's, each with its own agent.
+fn serve_arguments(root: &Path, programs: &Path, has_peer: bool) -> Vec<String> {
+    let own = |name: &str| programs.join(name).display().to_string();
+    let list = |words: &[String]| format!("{words:?}");
+    let mut arguments = vec!["--bowline".to_owned(), own("bowline")];
+    arguments.extend(["--agent".to_owned(), list(&[own("bowline-peer-agent")])]);
+    arguments.extend(["--pace".to_owned(), list(&[own("pace-agent")])]);
+    if has_peer {
+        arguments.extend(["--sdk".to_owned(), list(&SdkPeer::Rust.agent_command(root))]);
+    }
+    arguments
 }
 
 /// Installs the agent that ours is measured against, and returns its command.
@@ -189,7 +229,10 @@ fn wire_arguments(root: &Path, programs: &Path, peers: &[SdkPeer]) -> Vec<String
 
 #[cfg(test)]
 mod tests {
-    use super::{Bench, agent_arguments, build_arguments, data_arguments, proxy_arguments, wire_arguments};
+    use super::{
+        Bench, agent_arguments, build_arguments, data_arguments, proxy_arguments, serve_arguments,
+        wire_arguments,
+    };
     use crate::peers::{PublishedAgent, SdkPeer};
     use clap::ValueEnum as _;
     use expect_test::expect;
@@ -203,7 +246,8 @@ mod tests {
             build --profile bench --locked --package bowline-benches --bin bench-files
             build --profile dist --locked --package bowline-benches --bin bench-host
             build --profile bench --locked --package bowline-benches --package bowline-cli --bin bench-agent --bin bowline
-            build --profile bench --locked --package bowline-benches --package bowline-cli --bin bench-proxy --bin floor-agent --bin floor-client --bin bowline"#]]
+            build --profile bench --locked --package bowline-benches --package bowline-cli --bin bench-proxy --bin floor-agent --bin floor-client --bin bowline
+            build --profile bench --locked --package bowline-benches --package bowline-cli --package bowline-tests --bin bench-serve --bin pace-agent --bin bowline --bin bowline-peer-agent"#]]
         .assert_eq(&built.join("\n"));
     }
 
@@ -235,6 +279,22 @@ mod tests {
             ["/my repo/target/peers/conductor/bin/agent-client-protocol-conductor", "agent", "/out/release/floor-agent"]"#]]
         .assert_eq(&arguments.join("\n"));
         assert_eq!(proxy_arguments(Path::new("/r"), Path::new("/o"), false).len(), 7);
+    }
+
+    #[test]
+    fn our_server_is_measured_beside_the_sdks() {
+        let arguments = serve_arguments(Path::new("/my repo"), Path::new("/out/release"), true);
+        expect![[r#"
+            --bowline
+            /out/release/bowline
+            --agent
+            ["/out/release/bowline-peer-agent"]
+            --pace
+            ["/out/release/pace-agent"]
+            --sdk
+            ["/my repo/target/peers/rust/release/peer-rust-agent"]"#]]
+        .assert_eq(&arguments.join("\n"));
+        assert_eq!(serve_arguments(Path::new("/r"), Path::new("/o"), false).len(), 6);
     }
 
     #[test]

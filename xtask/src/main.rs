@@ -66,6 +66,9 @@ enum XtaskCommand {
         /// End within about a minute; the numbers are rough
         #[arg(long)]
         quick: bool,
+        /// Where the server keeps its sessions in `bench serve`, as for `bowline serve --store`
+        #[arg(long)]
+        store: Option<String>,
     },
     /// Save files in every style while an agent writes them, a user undoes and Bowline is killed; exits with 1 if a line is
     /// lost
@@ -116,9 +119,9 @@ fn main() -> ExitCode {
         }
         XtaskCommand::Model { serve, port } => install_model(&world, serve, port),
         XtaskCommand::Eval(evaluation) => eval::run_evaluation(&world, &evaluation),
-        XtaskCommand::Bench { bench, quick } => {
+        XtaskCommand::Bench { bench, quick, store } => {
             let pace = if quick { Pace::Quick } else { Pace::Full };
-            bench::run_bench(&world, bench, pace)
+            bench::run_bench(&world, bench, pace, store.as_deref())
         }
         XtaskCommand::Torture { plan, release } => torture::run_torture(&world, &plan, release),
         XtaskCommand::Matrix(plan) => matrix::run_matrix(&world, &plan),

@@ -1,5 +1,5 @@
-//! Processor time as counted by the system: of a process, and of all other processes, which show how reliable a rate
-//! is.
+//! Processor time and memory as counted by the system: of a process, and of all other processes, which show how
+//! reliable a rate is.
 
 use std::time::Instant;
 
@@ -48,6 +48,15 @@ pub(crate) fn cpu_us_of(process: u32) -> Result<f64> {
     let path = format!("/proc/{process}/stat");
     let stat = std::fs::read_to_string(&path).with_context(|| format!("cannot read {path}"))?;
     cpu_us(&stat).with_context(|| format!("cannot understand {path}"))
+}
+
+/// Returns a size from the status of a running process, such as `VmRSS:`.
+pub(crate) fn kib_of(process: u32, name: &str) -> Result<u64> {
+    let path = format!("/proc/{process}/status");
+    let status = std::fs::read_to_string(&path).with_context(|| format!("cannot read {path}"))?;
+    let line = status.lines().find_map(|line| line.strip_prefix(name));
+    let kib = line.and_then(|rest| rest.trim().trim_end_matches(" kB").parse().ok());
+    kib.with_context(|| format!("{path} has no {name}"))
 }
 
 /// Returns the running children of a process.

@@ -8,7 +8,7 @@ use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 
 use super::child::{ChildPipes, TimedChild};
-use super::machine::cpu_us_of;
+use super::machine::{cpu_us_of, kib_of};
 
 /// A running agent and the raw ends of its pipes.
 pub(crate) struct RawAgent {
@@ -80,11 +80,7 @@ impl RawAgent {
     }
 
     fn kib(&self, name: &str) -> Result<u64> {
-        let path = format!("/proc/{}/status", self.child.id());
-        let status = std::fs::read_to_string(&path).with_context(|| format!("cannot read {path}"))?;
-        let line = status.lines().find_map(|line| line.strip_prefix(name));
-        let kib = line.and_then(|rest| rest.trim().trim_end_matches(" kB").parse().ok());
-        kib.with_context(|| self.child.early_end_error())
+        kib_of(self.child.id(), name).with_context(|| self.child.early_end_error())
     }
 
     /// Closes the agent's stdin, which must end it.

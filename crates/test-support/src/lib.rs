@@ -1,7 +1,7 @@
 //! Shared support for tests and benchmarks: a scripted agent and a scripted client, a fake editor, an agent with every
 //! method, the script language of file tests, a host with an agent and a user in one process, a scripted model server,
-//! a scripted HTTP server, homes for third-party agents, the processes of a test, SQLite on a faulty file system, the
-//! clock of file timestamps, git, a PostgreSQL server, and waits for conditions.
+//! a scripted HTTP server, servers of ACP in processes of their own, a PostgreSQL server, homes for third-party agents,
+//! the processes of a test, SQLite on a faulty file system, the clock of file timestamps, git, and waits for conditions.
 
 use std::time::Duration;
 
@@ -15,6 +15,8 @@ pub mod fixture;
 pub mod git;
 pub mod host_harness;
 pub mod model_server;
+pub mod own_server;
+pub mod peer_server;
 pub mod postgres;
 pub mod processes;
 pub mod scripted_agent;

@@ -44,7 +44,7 @@ pub(super) fn upgrade(
         if let Err((code, reason)) = session.run(&principal).await {
             let frame = CloseFrame { code, reason: reason.into() };
             // The client may be gone.
-            write(&mut session.sink, Message::Close(Some(frame))).await.ok();
+            in_time(session.sink.send(Message::Close(Some(frame)))).await.ok();
         }
         session.hub.disconnect(&session.connection);
     });
@@ -73,9 +73,9 @@ impl SocketSession {
             return Err((close_code::POLICY, "the first message must be `initialize`".to_owned()));
         };
         match hub.connect(principal, &first, true, connection.clone()).await {
-            Ok(response) => send(sink, response).await?,
+            Ok(response) => in_time(sink.send(text_message(response)?)).await?,
             Err(ConnectError::Refused(response)) => {
-                send(sink, response).await?;
+                in_time(sink.send(text_message(response)?)).await?;
                 return Err((close_code::ERROR, "the agent did not start".to_owned()));
             }
             Err(ConnectError::Receive(error)) => return Err(refused(&error)),
@@ -112,15 +112,18 @@ async fn write_messages(
                 let Some(messages) = messages else {
                     return Err((close_code::AWAY, "the connection ended".to_owned()));
                 };
+                // They are written together: most are smaller than a packet.
                 for StreamMessage { body, .. } in messages {
-                    send(sink, body).await?;
+                    let text = text_message(body)?;
+                    in_time(sink.feed(text)).await?;
                 }
+                in_time(sink.flush()).await?;
             }
             _ = ping.tick() => {
                 if unanswered_pings.fetch_add(1, Ordering::Relaxed) >= MAX_UNANSWERED_PINGS {
                     return Err((close_code::AWAY, "the client does not answer".to_owned()));
                 }
-                write(sink, Message::Ping(Bytes::new())).await?;
+                in_time(sink.send(Message::Ping(Bytes::new()))).await?;
             }
         }
     }
@@ -140,14 +143,14 @@ async fn receive(source: &mut SplitStream<WebSocket>, unanswered_pings: &AtomicU
     }
 }
 
-async fn send(sink: &mut SplitSink<WebSocket, Message>, message: Bytes) -> Result<(), CloseReason> {
+fn text_message(message: Bytes) -> Result<Message, CloseReason> {
     let text = Utf8Bytes::try_from(message);
-    let text = text.map_err(|_| (close_code::ERROR, "the agent sent invalid text".to_owned()))?;
-    write(sink, Message::Text(text)).await
+    text.map(Message::Text).map_err(|_| (close_code::ERROR, "the agent sent invalid text".to_owned()))
 }
 
-async fn write(sink: &mut SplitSink<WebSocket, Message>, message: Message) -> Result<(), CloseReason> {
-    match tokio::time::timeout(WRITE_TIMEOUT, sink.send(message)).await {
+/// Waits for a write, unless the client does not read for too long.
+async fn in_time<E>(write: impl Future<Output = Result<(), E>>) -> Result<(), CloseReason> {
+    match tokio::time::timeout(WRITE_TIMEOUT, write).await {
         Ok(Ok(())) => Ok(()),
         _ => Err((close_code::AWAY, "the client does not read".to_owned())),
     }

@@ -22,7 +22,21 @@ impl OwnServer {
     /// # Errors
     /// Fails if it does not start.
     pub fn start(bowline: &Path, home: &Path, root: &Path, listen: &str, agent: &[String]) -> Result<Self> {
-        Self::start_with(bowline, home, root, agent, &["--listen", listen], None)
+        Self::start_with(bowline, home, root, &["--listen", listen], agent)
+    }
+
+    /// Starts the server as [`Self::start`] does, with other options.
+    ///
+    /// # Errors
+    /// Fails if it does not start.
+    pub fn start_with(
+        bowline: &Path,
+        home: &Path,
+        root: &Path,
+        options: &[&str],
+        agent: &[String],
+    ) -> Result<Self> {
+        Self::start_on(bowline, home, root, options, agent, None)
     }
 
     /// Starts one of several servers that share a database, with a short lease.
@@ -31,15 +45,15 @@ impl OwnServer {
     /// Fails if it does not start.
     pub fn start_shared(bowline: &Path, home: &Path, root: &Path, store: &str) -> Result<Self> {
         let options = ["--listen", "127.0.0.1:0", "--lease-ms", "3000", "--heartbeat-ms", "200"];
-        Self::start_with(bowline, home, root, &[], &options, Some(store))
+        Self::start_on(bowline, home, root, &options, &[], Some(store))
     }
 
-    fn start_with(
+    fn start_on(
         bowline: &Path,
         home: &Path,
         root: &Path,
-        agent: &[String],
         options: &[&str],
+        agent: &[String],
         store: Option<&str>,
     ) -> Result<Self> {
         let command = |arguments: &[&str]| {
