@@ -191,7 +191,7 @@ export function Composer({ session, canWrite }) {
         <button type="button" class="quiet icon-button" aria-label="Attach files" title="Attach files" onClick=${() => picker.current?.click()}><${Icon} name="clip" /></button>
         <${Settings} session=${session} />
         <span class="spacer"></span>
-        ${isBusy && html`<button type="button" class="stop" onClick=${() => session.cancel()} title="Cancel the turn (Esc)"><${Icon} name="stop" /> Cancel</button>`}
+        ${isBusy && html`<button type="button" class="stop" aria-label="Cancel" onClick=${() => session.cancel()} title="Cancel the turn (Esc)"><${Icon} name="stop" /><span>Cancel</span></button>`}
         <button type="button" class="primary send" aria-label=${isBusy ? "Queue prompt" : "Send prompt"} title=${isBusy ? "Queue (Enter)" : "Send (Enter)"} disabled=${!text.trim() && attachments.length === 0} onClick=${submit}><${Icon} name="send" /></button>
       </div>
     </div>
