@@ -58,10 +58,10 @@ async function freePort() {
 
 /** A project directory and the program's own directories, which survive restarts. */
 export class Server {
-  static async start(name = "parser") {
+  static async start(directory) {
     const server = new Server();
-    server.directory = await mkdtemp(join(tmpdir(), "bowline-web-"));
-    server.project = join(server.directory, name);
+    server.directory = directory ?? await mkdtemp(join(tmpdir(), "bowline-web-"));
+    server.project = join(server.directory, "parser");
     await mkdir(join(server.project, "src"), { recursive: true });
     await writeFile(join(server.project, "src/parser.rs"), PARSER);
     await writeFile(join(server.project, "README.md"), "# Parser\n");

@@ -2,7 +2,7 @@
 
 import { Component, html, useEffect, useMemo, useState } from "../lib.js";
 import { connectionState, me, openSession } from "../client.js";
-import { costText, compact, plural, visible } from "../format.js";
+import { compact, costText, firstLine, plural, visible } from "../format.js";
 import { Icon } from "../icons.js";
 import { Markdown } from "../markdown.js";
 import { routeHash } from "../router.js";
@@ -80,11 +80,17 @@ function Head({ session }) {
   const state = session.allQuestions.value.length > 0 ? "waiting" : session.isBusy.value ? "working" : summary?.state ?? "idle";
   return html`<header class="view-head">
     <a class="quiet icon-button back" href="#/" aria-label="All sessions"><${Icon} name="back" /></a>
-    <div class="view-title"><h1><bdi>${visible(session.state.title || summary?.title || "New session")}</bdi></h1>
+    <div class="view-title"><h1><bdi>${visible(session.state.title || summary?.title || firstPrompt(session.state) || "New session")}</bdi></h1>
       <p class="muted"><${StateBadge} state=${state} /><span class="path" title=${session.cwd.value}>${session.cwd.value}</span></p></div>
     ${usage && html`<span class="usage" title=${`${usage.used.toLocaleString("en")} of ${usage.size.toLocaleString("en")} tokens`}><${Meter} ...${usage} /><span>${compact(usage.used)} / ${compact(usage.size)}</span>${usage.cost && html`<span>${costText(usage.cost)}</span>`}</span>`}
     <${SessionTabs} id=${session.id} current=${view} />
   </header>`;
+}
+
+/** Returns what a session is called before the server has a title for it. @param {import("../store.js").SessionState} state */
+function firstPrompt(state) {
+  const item = state.items.find(({ kind }) => kind === "user");
+  return item ? firstLine(messageText(item), 80) : "";
 }
 
 /** @param {{id: string, current: string}} props */
