@@ -12,7 +12,7 @@ const IMAGE = "iVBORw0KGgoAAAANSUhEUgAAAAoAAAAKCAYAAACNMs+9AAAAFUlEQVR42mNk+M9Qz
 
 const MARKDOWN = `## Streaming
 
-The parser **never blocks** on a slow reader. Three things matter:
+It should **never block**, but it holds the buffer while the reader is slow. Three steps change that:
 
 1. Chunks are appended to a buffer
 2. A frame takes what it needs with \`take()\`

@@ -62,7 +62,7 @@ describe("login", () => {
   });
 
   test("a link works once, and leaves no secret in the address", async () => {
-    const link = server.login ? null : await server.link();
+    const link = await server.link();
     const page = await newPage(await browser.newContext());
     pages.push(page);
     await page.goto(link);
@@ -82,6 +82,40 @@ describe("login", () => {
     const policy = (await page.request.get(server.origin)).headers()["content-security-policy"];
     assert.match(policy, /script-src 'self'/);
     assert.doesNotMatch(policy, /unsafe/);
+  });
+});
+
+describe("a shared server", () => {
+  test("people sign in with tokens, and an observer sees but changes nothing", async () => {
+    const shared = await Server.start({ isShared: true });
+    try {
+      const [user, observer] = [shared.token("laptop", "user"), shared.token("wall", "observer")];
+      await shared.logged(/Serving on/);
+      const signIn = async (token) => {
+        const page = await newPage(await browser.newContext({ viewport: DESKTOP }));
+        pages.push(page);
+        await page.goto(shared.origin);
+        await page.getByLabel("Token").fill(token);
+        await page.getByRole("button", { name: "Sign in" }).click();
+        await page.getByRole("heading", { name: "Sessions", exact: true }).waitFor();
+        return page;
+      };
+      const page = await signIn(user);
+      const id = await startSession(page);
+      await prompt(page, "propose");
+      await approval(page).waitFor();
+      const watcher = await signIn(observer);
+      await watcher.getByRole("listitem").filter({ hasText: "propose" }).getByText("laptop").waitFor();
+      assert.equal(await watcher.getByRole("button", { name: /New session|Archive propose|Delete/ }).count(), 0);
+      await watcher.goto(`${shared.origin}/#/s/${id}`);
+      await watcher.getByText("You can watch this session, but not write in it.").waitFor();
+      await watcher.getByRole("article", { name: "Tool call" }).getByText("Bound the buffer").waitFor();
+      assert.equal(await watcher.getByRole("button", { name: "Allow once" }).count() > 0 && await approval(watcher).getByRole("button", { name: "Allow once" }).isEnabled(), false);
+      await answerWith(page, "Allow once");
+      await shown(watcher, "answer: once");
+    } finally {
+      await shared.stop();
+    }
   });
 });
 
@@ -496,6 +530,7 @@ describe("faults", () => {
     await shown(page, "echo: before");
     await prompt(page, "die");
     await conversation(page).getByRole("alert").waitFor();
+    await server.logged(/an agent ended/);
     await prompt(page, "after");
     await shown(page, "echo: after");
     await shown(page, "echo: before");

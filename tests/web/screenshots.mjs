@@ -18,7 +18,7 @@ const directory = join(tmpdir(), "bowline-pictures");
 await rm(directory, { recursive: true, force: true });
 await mkdir(directory);
 await mkdir(target, { recursive: true });
-const [browser, server] = await Promise.all([launchBrowser(), Server.start(directory)]);
+const [browser, server] = await Promise.all([launchBrowser(), Server.start({ directory })]);
 
 /** Opens a page with fixed times. */
 async function open(options) {

@@ -16,6 +16,9 @@ const FRAME_BUDGET = 8;
 /** How long to wait for a frame: a hidden page has none. */
 const MAX_FRAME_PAUSE = 200;
 
+/** How long an answer may take when the page looks whether the connection is alive, in milliseconds. */
+const PROBE_TIMEOUT = 5000;
+
 /** The pauses between attempts to connect, in milliseconds. */
 const FIRST_PAUSE = 250;
 const LAST_PAUSE = 8000;
@@ -116,6 +119,24 @@ export class Connection {
   /** Tries at once, for example because the machine is online again. */
   retry() {
     if (this.state === "lost") this.connect();
+  }
+
+  /**
+   * Looks whether the connection is alive, and replaces it if not: a phone that slept or changed its network is not
+   * always told.
+   */
+  async check() {
+    if (!this.isOpen) return this.retry();
+    const { generation } = this;
+    const timer = setTimeout(() => {
+      if (generation !== this.generation) return;
+      this.generation += 1;
+      this.worker?.postMessage({});
+      this.drop();
+      this.connect();
+    }, PROBE_TIMEOUT);
+    await this.request("session/list", {}).catch(() => undefined);
+    clearTimeout(timer);
   }
 
   close() {

@@ -62,7 +62,7 @@ export function startClient() {
   connection.connect();
   addEventListener("online", () => connection.retry());
   document.addEventListener("visibilitychange", () => {
-    if (!document.hidden) connection.retry();
+    if (!document.hidden) void connection.check();
   });
 }
 
