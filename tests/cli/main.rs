@@ -27,3 +27,4 @@ mod setup;
 mod signals;
 mod trace;
 mod usage;
+mod web;

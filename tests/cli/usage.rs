@@ -39,6 +39,7 @@ fn an_option_that_does_not_exist_is_named() {
         "mcp",
         "proxy",
         "connect",
+        "web",
         "changes",
         "diff",
         "undo",
@@ -69,6 +70,8 @@ fn an_option_that_does_not_exist_is_named() {
         proxy --no-such-option
           bowline: unexpected argument '--no-such-option' found; a similar argument exists: '--no-mcp'; to pass '--no-such-option' as a value, use '-- --no-such-option' (see --help)
         connect --no-such-option
+          bowline: unexpected argument '--no-such-option' found; to pass '--no-such-option' as a value, use '-- --no-such-option' (see --help)
+        web --no-such-option
           bowline: unexpected argument '--no-such-option' found; to pass '--no-such-option' as a value, use '-- --no-such-option' (see --help)
         changes --no-such-option
           bowline: unexpected argument '--no-such-option' found (see --help)

@@ -13,3 +13,4 @@ mod methods;
 mod peers;
 mod programs;
 mod readme;
+mod web;

@@ -25,6 +25,7 @@ const COMMANDS: &[(&str, ExpectedOutput)] = &[
     ("bowline connect --help", ExpectedOutput::Usage),
     ("bowline serve token add laptop", ExpectedOutput::Token),
     ("bowline serve --help", ExpectedOutput::Usage),
+    ("bowline web --help", ExpectedOutput::Usage),
     ("bowline trace --help", ExpectedOutput::Usage),
     ("cargo build --release --workspace --examples", ExpectedOutput::Success),
     ("target/release/examples/client target/release/examples/agent", ExpectedOutput::EndOfTurn),

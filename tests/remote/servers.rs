@@ -3,9 +3,9 @@
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
-use test_support::own_server::OwnServer;
 use rustix::process::Signal;
 use serde_json::{Value, json};
+use test_support::own_server::OwnServer;
 use test_support::postgres::TestPostgres;
 use test_support::wait::wait_until_async;
 use tokio::net::{TcpListener, TcpStream};

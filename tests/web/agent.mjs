@@ -12,7 +12,7 @@ const IMAGE = "iVBORw0KGgoAAAANSUhEUgAAAAoAAAAKCAYAAACNMs+9AAAAFUlEQVR42mNk+M9Qz
 
 const MARKDOWN = `## Streaming
 
-The parser **never blocks** on a slow reader. Three things matter:
+It should **never block**, but it holds the buffer while the reader is slow. Three steps change that:
 
 1. Chunks are appended to a buffer
 2. A frame takes what it needs with \`take()\`
@@ -230,7 +230,10 @@ const TASKS = {
   /** Asks about a command, with answers of its own, and does not run it. */
   async command(turn, words) {
     const fields = { title: "Run a command", kind: "execute", rawInput: { command: words.join(" ") } };
-    turn.say(`answer: ${await turn.ask(turn.tool(fields), fields)}`);
+    const id = turn.tool(fields);
+    const answer = await turn.ask(id, fields);
+    turn.change(id, { status: answer === "once" ? "completed" : "failed" });
+    turn.say(`answer: ${answer}`);
   },
 
   /** `write NAME TEXT`: writes a file. */
@@ -310,9 +313,21 @@ const TASKS = {
   },
 };
 
+/** Prompts as people write them, for pictures. */
+const SENTENCES = {
+  "Why does the parser block when a reader is slow?": "hello",
+  "Find out why memory grows with large inputs": "think",
+  "Bound the parser's buffer": "propose",
+  "Run the tests": "terminal",
+  "Sign the parser's source": "ends",
+  "Add a changelog": "write CHANGELOG.md Bound the buffer.",
+  "Show the release page again when the feed is empty": "wait",
+  "Translate the footer": "echo",
+};
+
 async function prompt(session, blocks) {
   const text = blocks.find((block) => block.type === "text")?.text ?? "";
-  const [name, ...words] = text.split(/\s+/);
+  const [name, ...words] = (SENTENCES[text] ?? text).split(/\s+/);
   let cancel = () => undefined;
   const cancelled = new Promise((resolve) => {
     cancel = resolve;

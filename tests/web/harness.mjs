@@ -58,10 +58,12 @@ async function freePort() {
 
 /** A project directory and the program's own directories, which survive restarts. */
 export class Server {
-  static async start(name = "parser") {
+  /** Starts `bowline web`, or `bowline serve` for several people. */
+  static async start({ directory, isShared = false } = {}) {
     const server = new Server();
-    server.directory = await mkdtemp(join(tmpdir(), "bowline-web-"));
-    server.project = join(server.directory, name);
+    server.isShared = isShared;
+    server.directory = directory ?? await mkdtemp(join(tmpdir(), "bowline-web-"));
+    server.project = join(server.directory, "parser");
     await mkdir(join(server.project, "src"), { recursive: true });
     await writeFile(join(server.project, "src/parser.rs"), PARSER);
     await writeFile(join(server.project, "README.md"), "# Parser\n");
@@ -75,34 +77,47 @@ export class Server {
     return `http://127.0.0.1:${this.port}`;
   }
 
-  async launch() {
+  get env() {
     const directories = Object.fromEntries(["CONFIG", "STATE", "DATA", "CACHE"].map((kind) => [`XDG_${kind}_HOME`, join(this.directory, kind.toLowerCase())]));
-    const env = { PATH: process.env.PATH, HOME: this.directory, LANG: "C.UTF-8", BOWLINE_WEB_ASSETS: assetsDir, ...directories };
-    this.log = [];
-    this.links = [];
-    this.child = spawn(program, ["web", "--no-open", "--listen", `127.0.0.1:${this.port}`, "--", process.execPath, join(testsDir, "agent.mjs")], { cwd: this.project, env, stdio: ["pipe", "pipe", "pipe"] });
-    createInterface({ input: this.child.stderr }).on("line", (line) => this.log.push(line));
-    createInterface({ input: this.child.stdout }).on("line", (line) => {
-      this.log.push(line);
-      const link = /http:\/\/\S+#ticket=\S+/.exec(line)?.[0];
-      if (link) (this.wanted ? this.wanted(link) : this.links.push(link));
-    });
-    this.child.once("exit", (code, signal) => {
-      if (this.wanted) this.log.push(`exit ${code ?? signal}`);
-    });
+    return { PATH: process.env.PATH, HOME: this.directory, LANG: "C.UTF-8", BOWLINE_WEB_ASSETS: assetsDir, ...directories };
   }
 
-  /** Returns a link that was not used. */
+  async launch() {
+    const how = this.isShared ? ["serve", "--root", this.project] : ["web", "--no-open"];
+    const agent = [process.execPath, join(testsDir, "agent.mjs")];
+    this.log = [];
+    this.child = spawn(program, [...how, "--listen", `127.0.0.1:${this.port}`, "--", ...agent], { cwd: this.project, env: this.env, stdio: ["pipe", "pipe", "pipe"] });
+    for (const input of [this.child.stdout, this.child.stderr]) {
+      createInterface({ input }).on("line", (line) => {
+        this.log.push(line);
+        this.child.emit("logged");
+      });
+    }
+  }
+
+  /** Waits until the program has written a line that matches, and returns the match. */
+  async logged(pattern) {
+    const { child } = this;
+    const signal = AbortSignal.timeout(TIMEOUT);
+    for (;;) {
+      const found = this.log.map((line) => pattern.exec(line)).find(Boolean);
+      if (found) return found;
+      await once(child, "logged", { signal }).catch(() => {
+        throw new Error(`the program did not write ${pattern}:\n${this.log.join("\n")}`);
+      });
+    }
+  }
+
+  /** Returns the link that the program printed when it started. */
   async link() {
-    if (this.links.length > 0) return this.links.shift();
-    return new Promise((resolve, reject) => {
-      const timer = setTimeout(() => reject(new Error(`no link came:\n${this.log.join("\n")}`)), TIMEOUT);
-      this.wanted = (link) => {
-        clearTimeout(timer);
-        this.wanted = null;
-        resolve(link);
-      };
-    });
+    const [link] = await this.logged(/http:\/\/\S+#ticket=\S+/);
+    return link;
+  }
+
+  /** Makes a token for a person. */
+  token(name, role) {
+    const { stdout } = spawnSync(program, ["serve", "token", "add", name, "--role", role], { cwd: this.project, env: this.env, encoding: "utf8" });
+    return stdout.trim().split("\n").pop();
   }
 
   async kill(signal = "SIGTERM") {

@@ -159,6 +159,22 @@ describe("views", () => {
     assert.deepEqual(pairLines(lines).map(({ left, right }) => `${left?.kind ?? "."}${right?.kind ?? "."}`), ["  ", "  ", "-+", "-.", "  ", ".+"]);
   });
 
+  test("hunks without a gap between them are joined", async () => {
+    const { joinHunks } = await load("diff.js");
+    const hunk = (newStart, kinds) => ({ oldStart: newStart, newStart, lines: [...kinds].map((kind) => ({ kind })) });
+    const joined = joinHunks([hunk(1, " -+"), hunk(3, "+ "), hunk(9, " +")]);
+    assert.deepEqual(joined.map(({ newStart, lines }) => `${newStart}:${lines.map(({ kind }) => kind).join("")}`), ["1: -++ ", "9: +"]);
+  });
+
+  test("warnings of a question come apart from its operations and its reason", async () => {
+    const { readRequestText } = await load("views/approval.js");
+    assert.deepEqual(readRequestText("The agent asks: run it\n! reaches the network\n! removes /\nrun rm\n! not a warning\nAsked because no rule covers it\n"), {
+      dangers: ["reaches the network", "removes /"], body: "run rm\n! not a warning", reason: "Asked because no rule covers it", isOwn: true,
+    });
+    assert.deepEqual(readRequestText("Careful: a\nCareful: b").dangers, ["a", "b"]);
+    assert.deepEqual(readRequestText("# Any text"), { dangers: [], body: "# Any text", reason: "", isOwn: false });
+  });
+
   test("only rows in sight are rendered", async () => {
     const { visibleRange } = await load("virtual-list.js");
     const range = visibleRange(new Array(10_000).fill(100), 500_000, 800);
@@ -244,7 +260,7 @@ describe("files", () => {
   });
 
   test("a first visit loads less than 150 KiB, compressed", async () => {
-    const texts = [...(await eagerModules()).values(), await readFile(join(assetsDir, "index.html")), await readFile(join(assetsDir, "style.css")), await readFile(join(assetsDir, "favicon.svg"))];
+    const texts = [...(await eagerModules()).values(), await readFile(join(assetsDir, "index.html")), await readFile(join(assetsDir, "style.css")), await readFile(join(assetsDir, "socket-worker.js")), await readFile(join(assetsDir, "favicon.svg"))];
     const size = texts.reduce((sum, text) => sum + gzipSync(text).length, 0);
     assert.ok(size < 150 << 10, `${size} bytes`);
   });

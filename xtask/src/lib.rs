@@ -15,6 +15,7 @@ pub mod matrix;
 pub mod model;
 pub mod peers;
 pub mod picture;
+pub mod screenshots;
 pub mod slowest;
 pub mod steps;
 pub mod summary;

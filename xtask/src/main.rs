@@ -13,6 +13,7 @@ use xtask::matrix::{self, MatrixOptions};
 use xtask::model::{self, LocalModelServer};
 use xtask::peers::{self, InstallScope};
 use xtask::picture;
+use xtask::screenshots;
 use xtask::slowest;
 use xtask::steps::{self, TestExtent, TestStep};
 use xtask::summary::RunSummary;
@@ -84,6 +85,8 @@ enum XtaskCommand {
     Matrix(MatrixOptions),
     /// Draw the picture in the README: plays a short scene in `bowline chat` and writes its screen to docs/images/chat.svg
     Picture,
+    /// Take the pictures of the web page in README and docs: plays scenes in Chromium and writes docs/images/web-*.png
+    Screenshots,
     /// Check licences, sources and known vulnerabilities of the dependencies (installs cargo-deny)
     Deny,
     /// Find changes of the code that no test notices, in bowline-policy by default (installs cargo-mutants)
@@ -126,6 +129,7 @@ fn main() -> ExitCode {
         XtaskCommand::Torture { plan, release } => torture::run_torture(&world, &plan, release),
         XtaskCommand::Matrix(plan) => matrix::run_matrix(&world, &plan),
         XtaskCommand::Picture => picture::draw_picture(&world),
+        XtaskCommand::Screenshots => screenshots::take_screenshots(&world),
         XtaskCommand::Deny => match tools::run_cargo_deny(&world) {
             Ok(summary) => return print_summary(&summary),
             Err(error) => Err(error),

@@ -21,11 +21,13 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 mod agents;
+mod browser;
 mod clients;
 mod conductor;
 mod mcp;
 
 pub use agents::PublishedAgent;
+pub use browser::WebBrowser;
 pub use clients::{PublishedClient, python_example_command, typescript_example_command};
 pub use conductor::Conductor;
 pub use mcp::{McpCheck, McpClient};
@@ -147,6 +149,7 @@ pub fn installed_names(root: &Path, extent: InstallScope) -> String {
         peer.is_in(extent) && peer.is_installed(root) && peer.missing_interpreter().is_none()
     };
     let peers = SdkPeer::ALL.iter().filter(startable).map(|peer| peer.name());
+    let peers = peers.chain(WebBrowser::is_installed(root).then_some(WebBrowser::NAME));
     if extent == InstallScope::Sdk {
         return peers.collect::<Vec<_>>().join(",");
     }
@@ -171,7 +174,7 @@ pub enum PeerSpeed {
 /// Which peers to install.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum InstallScope {
-    /// The programs on the official SDK for TypeScript, which every test run has.
+    /// The programs on the official SDK for TypeScript and the browser of the web page, which every test run has.
     Sdk,
     /// Also those on the SDKs for Rust and Python, and the agents and clients of others that are quick to install.
     Usual,
@@ -188,6 +191,7 @@ pub fn install_peers(world: &RepoContext, extent: InstallScope) -> Vec<SummaryRo
         .filter(|peer| peer.is_in(extent))
         .map(|peer| row(peer.name(), &|| peer.install(world, PeerSpeed::Unoptimised)))
         .collect();
+    rows.push(row(WebBrowser::NAME, &|| WebBrowser::install(world)));
     if extent == InstallScope::Sdk {
         return rows;
     }

@@ -21,10 +21,11 @@ use tokio::net::TcpListener;
 
 use crate::mcp::wait_for_signal;
 use bowline_client::common::console::{print, print_note};
+use bowline_client::environment::UserDirs;
 use bowline_client::error::CliError;
 use launcher::ProgramLauncher;
-pub(crate) use store::{OpenedStore, open_directory};
 use store::{LeaseArguments, StatusArguments, StoreArguments};
+pub(crate) use store::{OpenedStore, open_directory};
 
 /// The most connections at once.
 pub(crate) const MAX_CONNECTIONS: usize = 4096;

@@ -87,7 +87,13 @@ pub(crate) async fn run(arguments: WebArguments) -> Result<ExitCode, CliError> {
         drain_timeout: Duration::from_secs(5),
         page: Some(PageOwner::LocalUser),
     })
-    .await?;
+    .await
+    .map_err(|error| match error {
+        CliError::Failed(error) => {
+            CliError::Failed(error.context(format!("cannot serve the page for {}", root.display())))
+        }
+        error => error,
+    })?;
     let (access, address) = (server.endpoint.access.clone(), server.address);
     let principal = local_principal(server.endpoint.hub.store()).await?;
     let link = new_link(&access, &principal, address)?;

@@ -26,7 +26,7 @@ use tokio::sync::{Notify, oneshot};
 use crate::event::{ConnectionId, Event, EventKind, Recipient, SessionId};
 use crate::log::EventLog;
 use crate::metrics::{Gauges, Metrics};
-use crate::store::{Mutation, PendingQuestion, PendingWork, ServerStore, SessionChange};
+use crate::store::{Mutation, PendingQuestion, PendingWork, ServerStore, SessionChange, StoredSession};
 use crate::token::{Principal, Role, random_hex};
 
 mod activity;
@@ -466,6 +466,43 @@ impl Hub {
         let generation = Some(generation);
         self.log.mutate(Mutation::Update { session: session.clone(), generation, change });
         self.announce_change(session);
+    }
+
+    /// Returns what a session is doing.
+    #[must_use]
+    pub fn activity(&self, stored: &StoredSession) -> SessionActivity {
+        self.lock().activity(stored)
+    }
+
+    /// Returns what an agent of a principal says of itself, if one runs.
+    #[must_use]
+    pub fn agent_info(&self, principal: &str) -> Option<Value> {
+        let state = self.lock();
+        let worker = state.workers.values().find(|worker| worker.key.principal == principal)?;
+        Some(worker.description["agentInfo"].clone()).filter(Value::is_object)
+    }
+
+    /// Returns what happens from now on.
+    #[must_use]
+    pub fn subscribe(&self) -> tokio::sync::broadcast::Receiver<HubEvent> {
+        self.events.subscribe()
+    }
+
+    /// Archives a session, or brings it back.
+    pub async fn archive(&self, session: &SessionId, is_archived: bool) {
+        let change = SessionChange { archived: Some(is_archived), ..SessionChange::default() };
+        self.log.mutate(Mutation::Update { session: session.clone(), generation: None, change });
+        self.announce_change(session);
+        self.log.flush().await;
+    }
+
+    /// Tells subscribers that a session changed, once the store has the change.
+    pub fn announce_change(&self, session: &SessionId) {
+        if self.events.receiver_count() > 0 {
+            let (events, event) = (self.events.clone(), HubEvent::SessionChanged(session.clone()));
+            // The last subscriber may be gone by then.
+            self.log.after_commit(move || drop(events.send(event)));
+        }
     }
 
     fn check_deadlines(self: &Arc<Self>) {

@@ -1,5 +1,7 @@
 // JSON-RPC over a WebSocket that is opened again when it drops.
 
+import { batch } from "./lib.js";
+
 /** @typedef {import("./types.js").Json} Json */
 /** @typedef {"connecting"|"open"|"lost"|"closed"} ConnectionState */
 /** @typedef {{at: number, direction: "in"|"out", text: string}} Traffic */
@@ -7,6 +9,15 @@
 /** The most messages of this page's own traffic that are kept, and their size in characters; twice that for a while. */
 const MAX_TRAFFIC = 1000;
 const MAX_TRAFFIC_SIZE = 4 << 20;
+
+/** How long messages may be handled at a time, in milliseconds; the rest waits for the next frame. */
+const FRAME_BUDGET = 8;
+
+/** How long to wait for a frame: a hidden page has none. */
+const MAX_FRAME_PAUSE = 200;
+
+/** How long an answer may take when the page looks whether the connection is alive, in milliseconds. */
+const PROBE_TIMEOUT = 5000;
 
 /** The pauses between attempts to connect, in milliseconds. */
 const FIRST_PAUSE = 250;
@@ -51,29 +62,58 @@ export class Connection {
     this.traffic = [];
     this.trafficSize = 0;
     this.attempt = 0;
+    /** @type {string[]} */
+    this.inbox = [];
     this.nextId = 1;
     /** @type {Map<number, {resolve: (result: any) => void, reject: (error: Error) => void}>} */
     this.pending = new Map();
-    /** @type {WebSocket|null} */
-    this.socket = null;
+    /** @type {Worker|null} */
+    this.worker = null;
+    // Counts the sockets: what comes from an earlier one is ignored.
+    this.generation = 0;
+    this.isOpen = false;
+    this.isOpening = false;
+    this.isDraining = false;
     /** @type {ReturnType<typeof setTimeout>|undefined} */
     this.timer = undefined;
   }
 
   connect() {
-    if (this.state === "closed" || this.socket) return;
+    if (this.state === "closed" || this.isOpen || this.isOpening) return;
     clearTimeout(this.timer);
-    const socket = new WebSocket(this.url);
-    this.socket = socket;
-    socket.addEventListener("open", () => {
+    if (!this.worker) {
+      this.worker = new Worker(new URL("./socket-worker.js", import.meta.url), { type: "module" });
+      this.worker.addEventListener("message", ({ data }) => this.handle(data));
+      // It could not be loaded: the next attempt starts another.
+      this.worker.addEventListener("error", () => {
+        this.worker = null;
+        this.drop();
+      });
+    }
+    this.generation += 1;
+    this.isOpening = true;
+    this.worker.postMessage({ url: this.url, generation: this.generation });
+  }
+
+  /** Handles what the worker says. @param {{generation: number, state?: "open"|"closed", messages?: string[]}} event */
+  handle({ generation, state, messages }) {
+    if (generation !== this.generation) return;
+    if (messages) {
+      for (const text of messages) this.inbox.push(text);
+      if (!this.isDraining) this.scheduleDrain();
+    } else if (state === "open") {
+      this.isOpening = false;
+      this.isOpen = true;
       this.handlers.onOpen().then(() => {
-        if (this.socket !== socket) return;
+        if (this.generation !== generation || !this.isOpen) return;
         this.attempt = 0;
         this.setState("open");
-      }, () => socket.close());
-    });
-    socket.addEventListener("message", (event) => this.receive(String(event.data)));
-    socket.addEventListener("close", () => this.drop(socket));
+      }, () => this.worker?.postMessage({}));
+    } else {
+      // What came before the end counts.
+      while (this.inbox.length > 0) this.drain();
+      this.drop();
+    }
   }
 
   /** Tries at once, for example because the machine is online again. */
@@ -81,16 +121,33 @@ export class Connection {
     if (this.state === "lost") this.connect();
   }
 
+  /**
+   * Looks whether the connection is alive, and replaces it if not: a phone that slept or changed its network is not
+   * always told.
+   */
+  async check() {
+    if (!this.isOpen) return this.retry();
+    const { generation } = this;
+    const timer = setTimeout(() => {
+      if (generation !== this.generation) return;
+      this.generation += 1;
+      this.worker?.postMessage({});
+      this.drop();
+      this.connect();
+    }, PROBE_TIMEOUT);
+    await this.request("session/list", {}).catch(() => undefined);
+    clearTimeout(timer);
+  }
+
   close() {
     this.setState("closed");
     clearTimeout(this.timer);
-    this.socket?.close();
+    this.worker?.terminate();
   }
 
-  /** @param {WebSocket} socket */
-  drop(socket) {
-    if (this.socket !== socket) return;
-    this.socket = null;
+  drop() {
+    this.isOpen = false;
+    this.isOpening = false;
     for (const { reject } of this.pending.values()) reject(new RpcError(CONNECTION_LOST, "the connection was lost"));
     this.pending.clear();
     if (this.state === "closed") return;
@@ -136,11 +193,38 @@ export class Connection {
 
   /** Sends a message, and returns whether there was a connection. @param {Json} message */
   send(message) {
-    if (this.socket?.readyState !== 1) return false;
+    if (!this.isOpen) return false;
     const text = JSON.stringify(message);
     this.record("out", text);
-    this.socket.send(text);
+    this.worker?.postMessage({ text });
     return true;
+  }
+
+  scheduleDrain() {
+    this.isDraining = true;
+    let isDone = false;
+    const run = () => {
+      if (isDone) return;
+      isDone = true;
+      this.isDraining = false;
+      this.drain();
+      if (this.inbox.length > 0) this.scheduleDrain();
+    };
+    requestAnimationFrame(run);
+    setTimeout(run, MAX_FRAME_PAUSE);
+  }
+
+  /** Handles messages, as many as fit into a frame; views see what they add up to. */
+  drain() {
+    const end = performance.now() + FRAME_BUDGET;
+    let count = 0;
+    batch(() => {
+      while (count < this.inbox.length && (count % 32 !== 0 || performance.now() < end || count === 0)) {
+        this.receive(/** @type {string} */ (this.inbox[count]));
+        count += 1;
+      }
+    });
+    this.inbox.splice(0, count);
   }
 
   /** @param {string} text */

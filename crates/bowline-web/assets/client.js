@@ -11,14 +11,8 @@ import { knownSettings } from "./preferences.js";
 /** @typedef {import("./types.js").Question} Question */
 /** @typedef {{key: number, blocks: ContentBlock[]}} QueuedPrompt */
 
-/** How long updates may be folded in one frame, in milliseconds. */
-const FRAME_BUDGET = 8;
-
 /** The most sessions that are followed; those not used for longest are closed. */
 const MAX_LIVE = 12;
-
-/** The pause between two frames of a hidden page, in milliseconds. */
-const HIDDEN_PAUSE = 250;
 
 /** The state of the connection. */
 export const connectionState = signal(/** @type {import("./acp.js").ConnectionState} */ ("connecting"));
@@ -68,7 +62,7 @@ export function startClient() {
   connection.connect();
   addEventListener("online", () => connection.retry());
   document.addEventListener("visibilitychange", () => {
-    if (!document.hidden) connection.retry();
+    if (!document.hidden) void connection.check();
   });
 }
 
@@ -173,7 +167,7 @@ export class LiveSession {
   constructor(id) {
     this.id = id;
     this.state = createState();
-    /** Counts up, at most once a frame, when `state` changed. */
+    /** Counts up when `state` changed. */
     this.revision = signal(0);
     this.status = signal(/** @type {"loading"|"ready"|"failed"} */ ("loading"));
     this.error = signal("");
@@ -185,9 +179,6 @@ export class LiveSession {
     this.found = signal(/** @type {import("./types.js").SessionSummary|null} */ (null));
     this.summary = computed(() => summaries.value?.find((summary) => summary.id === id) ?? this.found.value);
     this.isBusy = computed(() => this.ownTurn.value || ["working", "waiting"].includes(this.summary.value?.state ?? ""));
-    /** @type {Json[]} */
-    this.inbox = [];
-    this.isScheduled = false;
     this.loads = 0;
     /** The prompt that was sent and not answered. @type {ContentBlock[]|null} */
     this.unconfirmed = null;
@@ -221,7 +212,6 @@ export class LiveSession {
   async load() {
     this.loads += 1;
     const load = this.loads;
-    this.inbox = [];
     if (this.status.value !== "ready") this.status.value = "loading";
     try {
       const summary = await findSession(this.id);
@@ -273,30 +263,8 @@ export class LiveSession {
       this.replay.push(update);
       return;
     }
-    this.inbox.push(update);
-    if (this.isScheduled) return;
-    this.isScheduled = true;
-    if (document.hidden) setTimeout(() => this.fold(), HIDDEN_PAUSE);
-    else requestAnimationFrame(() => this.fold());
-  }
-
-  /** Folds updates that have arrived, as many as fit into a frame. */
-  fold() {
-    const end = performance.now() + FRAME_BUDGET;
-    let count = 0;
-    while (count < this.inbox.length && (count % 64 !== 0 || performance.now() < end)) {
-      applyUpdate(this.state, /** @type {Json} */ (this.inbox[count]));
-      count += 1;
-    }
-    this.inbox.splice(0, count);
-    this.isScheduled = this.inbox.length > 0;
-    if (this.isScheduled) requestAnimationFrame(() => this.fold());
+    applyUpdate(this.state, update);
     this.touch();
-  }
-
-  /** Folds everything that has arrived, so that what is added next comes after it. */
-  foldAll() {
-    for (const update of this.inbox.splice(0)) applyUpdate(this.state, update);
   }
 
   /** Tells the views that the state changed. */
@@ -319,21 +287,18 @@ export class LiveSession {
 
   /** @param {ContentBlock[]} blocks */
   async send(blocks) {
-    this.foldAll();
     addPrompt(this.state, blocks);
     this.touch();
     this.unconfirmed = blocks;
     try {
       const { stopReason } = await connection.request("session/prompt", { sessionId: this.id, prompt: blocks });
       this.unconfirmed = null;
-      this.foldAll();
-      const note = STOP_NOTES[stopReason];
+        const note = STOP_NOTES[stopReason];
       if (note) addNote(this.state, stopReason === "cancelled" ? "info" : "warning", note);
     } catch (error) {
       if (error instanceof RpcError && error.code === CONNECTION_LOST) return;
       this.unconfirmed = null;
-      this.foldAll();
-      addNote(this.state, "error", error instanceof Error ? error.message : String(error));
+        addNote(this.state, "error", error instanceof Error ? error.message : String(error));
     }
     endTurn(this.state);
     patchSession(this.id, { state: "idle" });

@@ -94,7 +94,11 @@ export function TerminalView({ output, length, label }) {
       made = new Terminal({
         disableStdin: true, convertEol: true, scrollback: 5000, rows: 4, fontSize: 12.5, allowProposedApi: false, cursorInactiveStyle: "none",
         fontFamily: colour("--mono"), screenReaderMode: false, linkHandler: null,
-        theme: { background: colour("--code-bg"), foreground: colour("--text"), cursor: colour("--code-bg"), selectionBackground: colour("--selection") },
+        theme: {
+          background: colour("--code-bg"), foreground: colour("--text"), cursor: colour("--code-bg"), selectionBackground: colour("--selection"),
+          red: colour("--red"), green: colour("--green"), yellow: colour("--amber"), cyan: colour("--accent"), brightBlack: colour("--muted"),
+          brightRed: colour("--red"), brightGreen: colour("--green"), brightYellow: colour("--amber"), brightCyan: colour("--accent"),
+        },
       });
       for (const code of DROPPED_OSC) made.parser.registerOscHandler(code, () => true);
       const fit = new FitAddon();

@@ -70,7 +70,7 @@
 
 /** @typedef {{text: string, changed: boolean}} DiffPart */
 /** @typedef {{kind: " "|"-"|"+", old: number|null, new: number|null, parts: DiffPart[], noNewline?: boolean}} DiffLine */
-/** @typedef {{oldStart: number, newStart: number, lines: DiffLine[], id?: string, undone?: boolean}} Hunk */
+/** @typedef {{oldStart: number, newStart: number, lines: DiffLine[], id?: string|null, undone?: boolean}} Hunk */
 /** @typedef {{path: string, added: number, removed: number, hunks: Hunk[], truncated?: boolean, omittedLines?: number}} FileDiff */
 
 /** @typedef {string|{t: string, a?: Record<string, any>, c?: MarkdownNode[]}} MarkdownNode */

@@ -62,7 +62,7 @@ export function Confirmation() {
   };
   return html`<${Dialog} title=${asked.title} onClose=${() => finish(false)}>
     <p>${asked.text}</p>
-    <footer><button type="button" onClick=${() => finish(false)}>Keep</button><button type="button" class="danger" onClick=${() => finish(true)}>${asked.verb}</button></footer>
+    <footer><button type="button" autofocus onClick=${() => finish(false)}>Keep</button><button type="button" class="danger" onClick=${() => finish(true)}>${asked.verb}</button></footer>
   <//>`;
 }
 

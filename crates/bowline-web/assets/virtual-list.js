@@ -37,9 +37,9 @@ export function visibleRange(heights, top, height) {
 
 /**
  * @template {{key: string, version: number}} T
- * @param {{items: T[], revision: number, label: string, busy: boolean, row: (item: T, index: number) => any, id: string, header?: any, footer?: any}} props
+ * @param {{items: T[], revision: number, label: string, busy: boolean, row: (item: T, index: number) => any, id: string, isFeed?: boolean, header?: any, footer?: any}} props
  */
-export function VirtualList({ items, revision, label, busy, row, id, header, footer }) {
+export function VirtualList({ items, revision, label, busy, row, id, isFeed, header, footer }) {
   const scroller = useRef(/** @type {HTMLDivElement|null} */ (null));
   const known = useRef(/** @type {Map<string, number>} */ (new Map()));
   const atEnd = useRef(true);
@@ -151,7 +151,7 @@ export function VirtualList({ items, revision, label, busy, row, id, header, foo
     <div class="scroller" ref=${scroller} onScroll=${onScroll} onKeyDown=${onKeyDown} tabindex="0" role="region" aria-label=${label}>
       <div class="scroller-inner">
         ${header}
-        <div role="feed" aria-label=${label} aria-busy=${busy ? "true" : "false"} style=${{ paddingTop: `${range.before}px`, paddingBottom: `${range.after}px` }}>
+        <div ...${isFeed && items.length > 0 ? { role: "feed", "aria-label": label, "aria-busy": busy ? "true" : "false" } : {}} style=${{ paddingTop: `${range.before}px`, paddingBottom: `${range.after}px` }}>
           ${items.slice(range.start, range.end).map((item, offset) => html`<div key=${item.key} data-key=${item.key} class="virtual-row">${row(item, range.start + offset)}</div>`)}
         </div>
         ${footer}

@@ -5,12 +5,14 @@
 use super::words::first_word;
 use super::{Repo, TidyFinding};
 
-/// The folders under `crates/` that are not libraries: programs and their parts, and code for tests only.
-const PROGRAMS: [&str; 5] = [
+/// The folders and files under `crates/` that are not libraries: programs and their parts, build scripts, and code for
+/// tests only.
+const PROGRAMS: [&str; 6] = [
     "crates/bowline-cli/",
     "crates/bowline-client/",
     "crates/bowline-tui/",
     "crates/test-support/",
+    "crates/bowline-web/build.rs",
     "crates/bowline-workspace/src/bin/",
 ];
 

@@ -6,8 +6,6 @@ use bowline_storage::clock::now;
 use bowline_wire::message::peek::{PeekedMessage, parse_id, peek, replace_id};
 use memchr::memmem;
 
-use crate::store::StoredSession;
-
 /// The updates that change what a client is told when it opens the session, or its title.
 const SETUP_UPDATES: [&str; 3] = ["current_mode_update", "config_option_update", "session_info_update"];
 /// The most requests of one agent that wait for answers.
@@ -69,8 +67,8 @@ fn route_notification(hub: &Hub, worker: WorkerId, method: &str, line: &Bytes) {
     let is_update = method == "session/update";
     let kind = if is_update { EventKind::Update } else { EventKind::Notification };
     hub.log.append(&session, kind, Recipient::All, Bytes::copy_from_slice(line));
-    if is_update && memmem::find(line, b"usage_update").is_some() {
-        hub.note_usage(state, &session, line);
+    if is_update && memmem::find(line, b"usage_update").is_some() && state.note_usage(&session, line) {
+        hub.announce_change(&session);
     }
     if is_update
         && SETUP_UPDATES.iter().any(|kind| memmem::find(line, kind.as_bytes()).is_some())

@@ -56,8 +56,8 @@ export function Audit() {
     ${entries?.length === 0 && html`<${Empty} title="No entry matches" />`}
     ${entries && entries.length > 0 && html`<div class="table-scroll" tabindex="0" role="region" aria-label="Entries of the audit log"><table class="records">
       <thead><tr><th scope="col">No.</th><th scope="col">Time</th><th scope="col">Operation</th><th scope="col">Target</th><th scope="col">Decision</th><th scope="col">By</th><th scope="col">Session</th></tr></thead>
-      <tbody>${entries.map((entry) => html`<tr key=${entry.number}><td class="number">${entry.number}</td><td class="nowrap">${dateTime(entry.at)}</td><td>${visible(entry.operation ?? "")}</td>
-        <td class="target"><bdi>${visible(entry.target ?? "")}</bdi></td><td><span class=${`decision decision-${isAllowed(entry.decision) ? "allowed" : "denied"}`}>${visible(entry.decision ?? "")}</span></td><td>${visible(entry.by ?? "")}</td><td class="muted mono" title=${entry.session}>${visible((entry.session ?? "").slice(0, 12))}</td></tr>`)}</tbody>
+      <tbody>${entries.map((entry) => html`<tr key=${entry.number}><td class="number">${entry.number}</td><td class="nowrap at">${dateTime(entry.at)}</td><td class="operation">${visible(entry.operation ?? "")}</td>
+        <td class="target"><bdi>${visible(entry.target ?? "")}</bdi></td><td class="outcome"><span class=${`decision decision-${isAllowed(entry.decision) ? "allowed" : "denied"}`}>${visible(entry.decision ?? "")}</span></td><td class="by">${entry.by === "nobody" ? "" : visible(entry.by ?? "")}</td><td class="muted mono session" title=${entry.session}>${visible((entry.session ?? "").slice(0, 12))}</td></tr>`)}</tbody>
     </table></div>`}
     ${next !== null && html`<button type="button" class="wide-button" onClick=${() => load(next)}>Show earlier entries</button>`}
   </main>`;

@@ -95,7 +95,7 @@ function ChangedFileView({ file, root, act }) {
     ${isOpen && html`
       ${file.binary && html`<p class="muted pad">A binary file: its content is not shown.</p>`}
       ${file.pruned && html`<p class="muted pad">The earlier text is no longer kept, so this cannot be undone.</p>`}
-      ${file.hunks.map((hunk, index) => html`<${HunkView} key=${hunk.id ?? index} hunk=${hunk} actions=${isDivisible && html`<${HunkAction} file=${file} hunk=${hunk} act=${act} path=${path} />`} />`)}
+      ${file.hunks.map((hunk, index) => html`<${HunkView} key=${hunk.id ?? index} hunk=${hunk} actions=${isDivisible && hunk.id && html`<${HunkAction} file=${file} hunk=${hunk} act=${act} path=${path} />`} />`)}
       <${Omitted} file=${file} />`}
   </section>`;
 }

@@ -183,7 +183,7 @@ export function Composer({ session, canWrite }) {
       ${attachments.length > 0 && html`<ul class="attachments" aria-label="Attachments">${attachments.map((attachment, index) => html`<li>
         ${attachment.block.type === "image" ? html`<img src=${`data:${attachment.block.mimeType};base64,${attachment.block.data}`} alt="" />` : html`<${Icon} name="file" />`}
         <span><bdi>${visible(attachment.name)}</bdi></span><button type="button" class="quiet icon-button" aria-label=${`Remove ${attachment.name}`} onClick=${() => setAttachments(attachments.filter((_, other) => other !== index))}><${Icon} name="close" /></button></li>`)}</ul>`}
-      <textarea ref=${input} id="prompt" rows="1" dir="auto" aria-label="Prompt" placeholder=${isBusy ? "Queue a prompt for the next turn" : "Ask the agent. @ for files, / for commands"} value=${text}
+      <textarea ref=${input} id="prompt" rows="1" dir="auto" aria-label="Prompt" placeholder=${isBusy ? "Queue a prompt for the next turn" : "Ask the agent: @ files, / commands"} value=${text}
         role="combobox" aria-expanded=${suggestions.length > 0} aria-controls="suggestions" aria-autocomplete="list" aria-activedescendant=${suggestions.length > 0 ? `suggestion-${selected}` : undefined}
         onInput=${(/** @type {any} */ event) => { setText(event.target.value); void complete(); }} onKeyDown=${onKeyDown} onPaste=${onPaste} onBlur=${() => setSuggestions([])}></textarea>
       <div class="composer-bar">
@@ -191,7 +191,7 @@ export function Composer({ session, canWrite }) {
         <button type="button" class="quiet icon-button" aria-label="Attach files" title="Attach files" onClick=${() => picker.current?.click()}><${Icon} name="clip" /></button>
         <${Settings} session=${session} />
         <span class="spacer"></span>
-        ${isBusy && html`<button type="button" class="stop" onClick=${() => session.cancel()} title="Cancel the turn (Esc)"><${Icon} name="stop" /> Cancel</button>`}
+        ${isBusy && html`<button type="button" class="stop" aria-label="Cancel" onClick=${() => session.cancel()} title="Cancel the turn (Esc)"><${Icon} name="stop" /><span>Cancel</span></button>`}
         <button type="button" class="primary send" aria-label=${isBusy ? "Queue prompt" : "Send prompt"} title=${isBusy ? "Queue (Enter)" : "Send (Enter)"} disabled=${!text.trim() && attachments.length === 0} onClick=${submit}><${Icon} name="send" /></button>
       </div>
     </div>

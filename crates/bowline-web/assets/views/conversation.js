@@ -2,7 +2,7 @@
 
 import { Component, html, useEffect, useMemo, useState } from "../lib.js";
 import { connectionState, me, openSession } from "../client.js";
-import { costText, compact, plural, visible } from "../format.js";
+import { compact, costText, firstLine, plural, visible } from "../format.js";
 import { Icon } from "../icons.js";
 import { Markdown } from "../markdown.js";
 import { routeHash } from "../router.js";
@@ -59,7 +59,7 @@ export function Conversation({ id }) {
     ${session.status.value === "failed" && html`<${Empty} title="This session cannot be opened"><p class="problem" role="alert">${session.error.value}</p><a href="#/">All sessions</a><//>`}
     ${session.status.value === "loading" && state.items.length === 0 && html`<p class="muted loading pad">Loading…</p>`}
     ${session.status.value === "ready" && state.items.length === 0 && html`<${Empty} title="What should the agent do?"><p class="muted">It works in <span class="path">${root}</span>. Every change can be undone.</p><//>`}
-    <${VirtualList} id=${id} items=${state.items} revision=${revision} busy=${isBusy} label="Conversation" row=${row}
+    <${VirtualList} id=${id} items=${state.items} revision=${revision} busy=${isBusy} label="Conversation" isFeed row=${row}
       header=${state.dropped > 0 && html`<p class="muted center">${plural(state.dropped, "earlier entry", "earlier entries")} left out</p>`}
       footer=${html`<${Progress} isBusy=${isBusy} isWaiting=${questions.length > 0} />`} />
     <div class="bottom">
@@ -80,11 +80,17 @@ function Head({ session }) {
   const state = session.allQuestions.value.length > 0 ? "waiting" : session.isBusy.value ? "working" : summary?.state ?? "idle";
   return html`<header class="view-head">
     <a class="quiet icon-button back" href="#/" aria-label="All sessions"><${Icon} name="back" /></a>
-    <div class="view-title"><h1><bdi>${visible(session.state.title || summary?.title || "New session")}</bdi></h1>
+    <div class="view-title"><h1><bdi>${visible(session.state.title || summary?.title || firstPrompt(session.state) || "New session")}</bdi></h1>
       <p class="muted"><${StateBadge} state=${state} /><span class="path" title=${session.cwd.value}>${session.cwd.value}</span></p></div>
     ${usage && html`<span class="usage" title=${`${usage.used.toLocaleString("en")} of ${usage.size.toLocaleString("en")} tokens`}><${Meter} ...${usage} /><span>${compact(usage.used)} / ${compact(usage.size)}</span>${usage.cost && html`<span>${costText(usage.cost)}</span>`}</span>`}
     <${SessionTabs} id=${session.id} current=${view} />
   </header>`;
+}
+
+/** Returns what a session is called before the server has a title for it. @param {import("../store.js").SessionState} state */
+function firstPrompt(state) {
+  const item = state.items.find(({ kind }) => kind === "user");
+  return item ? firstLine(messageText(item), 80) : "";
 }
 
 /** @param {{id: string, current: string}} props */

@@ -40,7 +40,7 @@ function Form({ onClose }) {
   return html`<${Dialog} title="New session" onClose=${onClose}>
     <form class="form" onSubmit=${submit}>
       <label class="field"><span>Directory</span>
-        <input name="cwd" list="directories" required autocomplete="off" spellcheck=${false} value=${cwd} onInput=${(/** @type {any} */ event) => setCwd(event.target.value)} />
+        <input name="cwd" list="directories" autofocus required autocomplete="off" spellcheck=${false} value=${cwd} onInput=${(/** @type {any} */ event) => setCwd(event.target.value)} />
         <datalist id="directories">${known.map((directory) => html`<option value=${directory} />`)}</datalist></label>
       <div class="field"><span>Agent</span><p class="static">${describeAgent(agent.value ?? me.value?.agent)}</p></div>
       ${knownSettings.value.filter(({ choices }) => choices.length > 0).map((setting) => html`<label class="field" key=${setting.id}><span>${setting.name}</span>

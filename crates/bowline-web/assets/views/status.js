@@ -26,7 +26,7 @@ export function Status() {
       clearInterval(timer);
     };
   }, []);
-  return html`<main class="page" id="main" tabindex="-1">
+  return html`<main class="page" id="main" tabindex="0">
     <header class="page-head"><div><h1>Server status</h1><p class="muted">Updated every few seconds.</p></div></header>
     ${error && html`<p class="problem" role="alert">${error}</p>`}
     ${!status && !error && html`<p class="muted loading">Loading…</p>`}

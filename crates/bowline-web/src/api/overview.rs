@@ -13,7 +13,7 @@ use bowline_history::undo::{ChangeOwner, ChangeSelection};
 use bowline_serve::event::SessionId;
 use bowline_serve::store::{SessionQuery, StoredSession};
 use bowline_serve::token::{Principal, Role};
-use bowline_serve::{HubEvent, SessionState};
+use bowline_serve::{HubEvent, SessionActivity, SessionState};
 use bowline_text::time::Timestamp;
 use bytes::Bytes;
 use futures_util::stream::unfold;
@@ -49,18 +49,23 @@ pub(super) async fn list(State(web): State<Arc<Web>>, request: Request) -> ApiRe
         Some(id) => (vec![web.find_session(&principal, id, SessionRight::See).await?], None),
         None => find_sessions(&web, &principal, &query).await?,
     };
+    let activities: Vec<SessionActivity> =
+        sessions.iter().map(|session| web.endpoint.hub.activity(session)).collect();
     let counts = {
-        let (web, sessions) = (Arc::clone(&web), sessions.clone());
+        let states = activities.iter().map(|activity| activity.state);
+        let sessions: Vec<_> = sessions.iter().cloned().zip(states).collect();
+        let web = Arc::clone(&web);
         run_blocking(move || Ok(web.count_changed_files(&sessions))).await?
     };
     let mut workspaces = HashMap::new();
     let sessions: Vec<Value> = sessions
         .iter()
-        .map(|session| {
+        .zip(activities)
+        .map(|(session, activity)| {
             let workspace = workspaces
                 .entry(session.cwd.as_path())
                 .or_insert_with(|| find_workspace(&session.cwd, &web.options.roots));
-            describe(&web, session, workspace, counts.get(&session.id).copied().flatten())
+            describe(session, activity, workspace, counts.get(&session.id).copied().flatten())
         })
         .collect();
     Ok(Json(json!({ "sessions": sessions, "next": next })).into_response())
@@ -121,8 +126,12 @@ fn matches(session: &StoredSession, text: &str) -> bool {
     text.is_empty() || session.title.as_deref().is_some_and(has) || has(&session.cwd.to_string_lossy())
 }
 
-fn describe(web: &Web, session: &StoredSession, workspace: &Path, changed_files: Option<usize>) -> Value {
-    let activity = web.endpoint.hub.activity(session);
+fn describe(
+    session: &StoredSession,
+    activity: SessionActivity,
+    workspace: &Path,
+    changed_files: Option<usize>,
+) -> Value {
     let usage = activity
         .usage
         .as_ref()
@@ -153,13 +162,19 @@ fn find_workspace(cwd: &Path, roots: &[PathBuf]) -> PathBuf {
 }
 
 impl Web {
-    /// Counts the files that sessions changed, as far as their changes are in effect.
-    fn count_changed_files(&self, sessions: &[StoredSession]) -> HashMap<SessionId, Option<usize>> {
+    /// Counts the files that sessions changed, as far as their changes are in effect. While an agent works, the last
+    /// count is good enough: the overview is asked for often then, and a journal can be long.
+    fn count_changed_files(
+        &self,
+        sessions: &[(StoredSession, SessionState)],
+    ) -> HashMap<SessionId, Option<usize>> {
         let known = self.changed_files.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let mut counts = HashMap::new();
         let mut unknown: HashMap<&Path, Vec<&StoredSession>> = HashMap::new();
-        for session in sessions {
-            match known.get(&session.id).filter(|known| known.as_of == session.updated_at) {
+        for (session, state) in sessions {
+            let is_recent =
+                |known: &&ChangedFiles| known.as_of == session.updated_at || *state == SessionState::Working;
+            match known.get(&session.id).filter(is_recent) {
                 Some(known) => drop(counts.insert(session.id.clone(), known.count)),
                 None => unknown.entry(&session.cwd).or_default().push(session),
             }

@@ -1,0 +1,105 @@
+//! Tests of `bowline web`: its link, its usage, and the life of the process.
+
+use std::io::{BufRead as _, BufReader, Lines, Read as _, Write as _};
+use std::net::TcpStream;
+use std::process::{Child, ChildStdout, Stdio};
+
+use expect_test::expect;
+
+use crate::fixture::CliFixture;
+
+/// A running page, killed when this is dropped.
+struct Page {
+    process: Child,
+    lines: Lines<BufReader<ChildStdout>>,
+    address: String,
+    ticket: String,
+}
+
+impl Page {
+    fn start(scene: &CliFixture) -> Self {
+        let mut command = scene.command(&["web", "--no-open"]);
+        let mut process =
+            command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        let mut lines = BufReader::new(process.stdout.take().unwrap()).lines();
+        let project = scene.project();
+        assert_eq!(lines.next().unwrap().unwrap(), format!("The page for {} is at", project.display()));
+        let link = lines.next().unwrap().unwrap();
+        let (address, ticket) = link.trim().split_once("/#ticket=").unwrap();
+        let (address, ticket) = (address.strip_prefix("http://").unwrap().to_owned(), ticket.to_owned());
+        Self { process, lines, address, ticket }
+    }
+
+    /// Sends a request, and returns the response.
+    fn send(&self, method: &str, path: &str, headers: &str, body: &str) -> String {
+        let mut stream = TcpStream::connect(&self.address).unwrap();
+        let (host, length) = (&self.address, body.len());
+        write!(
+            stream,
+            "{method} {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\nContent-Length: {length}\r\n{headers}\r\n{body}"
+        )
+        .unwrap();
+        let mut response = String::new();
+        stream.read_to_string(&mut response).unwrap();
+        response
+    }
+}
+
+impl Drop for Page {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        self.process.kill().ok();
+        self.process.wait().ok();
+    }
+}
+
+#[test]
+fn a_link_logs_one_browser_in_and_ctrl_c_ends_the_page() {
+    let scene = CliFixture::new();
+    let mut page = Page::start(&scene);
+    assert!(page.send("GET", "/", "", "").contains("<title>Bowline</title>"));
+    assert!(page.send("GET", "/api/me", "", "").starts_with("HTTP/1.1 401"));
+    let body = format!("{{\"ticket\":\"{}\"}}", page.ticket);
+    let login = page.send("POST", "/login", "", &body);
+    let cookie = login.split("set-cookie: ").nth(1).unwrap().split(';').next().unwrap();
+    let me = page.send("GET", "/api/me", &format!("Cookie: {cookie}\r\n"), "");
+    assert!(me.contains("\"name\":\"local\",\"role\":\"admin\"") && me.contains("\"isLocal\":true"), "{me}");
+    assert!(page.send("POST", "/login", "", &body).starts_with("HTTP/1.1 401"), "a second login");
+    // The same directory has one page.
+    let second = scene.run(&["web", "--no-open"]);
+    assert!(second.contains("cannot serve the page for") && second.ends_with("--- 1\n"), "{second}");
+    let id = rustix::process::Pid::from_raw(i32::try_from(page.process.id()).unwrap()).unwrap();
+    rustix::process::kill_process(id, rustix::process::Signal::INT).unwrap();
+    assert!(page.process.wait().unwrap().success());
+    let rest: Vec<String> = page.lines.by_ref().map(Result::unwrap).collect();
+    assert_eq!(rest, ["Ctrl-C ends it, Enter prints a new link."]);
+    // The browser is still logged in when the page is there again.
+    let again = Page::start(&scene);
+    let port = |address: &str| address.rsplit_once(':').unwrap().1.to_owned();
+    let cookie = cookie.replacen(&port(&page.address), &port(&again.address), 1);
+    assert!(again.send("GET", "/api/me", &format!("Cookie: {cookie}\r\n"), "").starts_with("HTTP/1.1 200"));
+}
+
+#[test]
+fn other_machines_are_refused() {
+    let scene = CliFixture::new();
+    expect![[r#"
+        $ bowline web --listen 0.0.0.0:0
+        --- stderr
+        bowline: 0.0.0.0:0 is reachable from other machines: use `bowline serve`, with TLS and tokens
+        --- 2
+        $ bowline web --cwd absent
+        --- stderr
+        bowline: cannot use absent: No such file or directory (os error 2)
+        --- 2
+        $ bowline web --listen nowhere
+        --- stderr
+        bowline: invalid value 'nowhere' for '--listen <ADDRESS>': invalid socket address syntax (see --help)
+        --- 2
+    "#]]
+    .assert_eq(&scene.run_all(&[
+        &["web", "--listen", "0.0.0.0:0"],
+        &["web", "--cwd", "absent"],
+        &["web", "--listen", "nowhere"],
+    ]));
+}
