@@ -221,7 +221,7 @@ impl Hub {
                 self.check_deadlines();
             }
         };
-        tokio::join!(Arc::clone(&self.log).run(lost), checks, self.share_store());
+        tokio::join!(Arc::clone(&self.log).run(lost), checks, servers::share_store(&self));
     }
 
     fn lock(&self) -> MutexGuard<'_, HubState> {
@@ -251,7 +251,7 @@ impl Hub {
     pub fn gauges(&self) -> Gauges {
         let state = self.lock();
         Gauges {
-            connections: state.connections.values().filter(|connection| !connection.is_remote).count(),
+            connections: state.connections.values().filter(|connection| !connection.is_remote()).count(),
             sessions: state.sessions.len(),
             turns: state.sessions.values().map(|session| session.pending.requests.len()).sum(),
             open_questions: state.agent_requests.values().filter(|request| request.is_question).count(),
@@ -262,7 +262,7 @@ impl Hub {
     /// Accepts nothing new. Returns once every turn has ended or `timeout` has passed, and everything is stored.
     pub async fn drain(&self, timeout: Duration) {
         self.lock().is_draining = true;
-        self.announce_draining().await;
+        servers::announce_draining(self).await;
         let idle = async {
             while self.gauges().turns > 0 {
                 tokio::time::sleep(Duration::from_millis(50)).await;
@@ -279,7 +279,7 @@ impl Hub {
         if tokio::time::timeout(Duration::from_secs(5), self.log.flush()).await.is_err() {
             tracing::error!("the last events could not be stored");
         }
-        self.leave_store().await;
+        servers::leave_store(self).await;
         let connections: Vec<ConnectionId> = self.lock().connections.keys().cloned().collect();
         for connection in connections {
             self.disconnect(&connection);
@@ -296,7 +296,7 @@ impl Hub {
     #[must_use]
     pub fn principal_of(&self, connection: &str) -> Option<Principal> {
         let state = self.lock();
-        let connection = state.connections.get(connection).filter(|connection| !connection.is_remote)?;
+        let connection = state.connections.get(connection).filter(|connection| !connection.is_remote())?;
         Some(connection.principal.clone())
     }
 
@@ -404,7 +404,7 @@ impl Hub {
     #[must_use]
     pub async fn open_requests(&self, connection: &str, session: &SessionId, until: u64) -> Vec<Bytes> {
         if self.store.shared().is_some() && !self.log.is_open(session) {
-            return self.open_questions_elsewhere(connection, session, until).await;
+            return servers::open_questions_elsewhere(self, connection, session, until).await;
         }
         let state = self.lock();
         let Some(connection) = state.connections.get(connection) else { return Vec::new() };
