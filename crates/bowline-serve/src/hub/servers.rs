@@ -38,9 +38,9 @@ pub(super) async fn share_store(hub: &Arc<Hub>) {
 /// Tells other servers that this one accepts no new work.
 pub(super) async fn announce_draining(hub: &Hub) {
     if let Some(store) = hub.store.shared()
-        && let Err(error) = store.mark_draining().await
+        && !matches!(tokio::time::timeout(LEAVE_TIMEOUT, store.mark_draining()).await, Ok(Ok(())))
     {
-        tracing::warn!(%error, "other servers do not know that this one is stopping");
+        tracing::warn!("other servers do not know that this one is stopping");
     }
 }
 
@@ -110,16 +110,21 @@ async fn follow_store(hub: &Hub, store: &PostgresServerStore, inbox: &Notify) {
             Wake::Inbox => inbox.notify_one(),
             Wake::Everything => {
                 inbox.notify_one();
-                let followed = hub.log.followed();
-                if followed.is_empty() {
-                    continue;
-                }
-                match store.last_seqs(&followed).await {
-                    Ok(last) => hub.log.wake_newer(&last),
-                    Err(error) => tracing::warn!(%error, "cannot look for events"),
-                }
+                look_for_events(hub, store).await;
             }
         }
+    }
+}
+
+/// Wakes streams of other servers' sessions that have new events.
+async fn look_for_events(hub: &Hub, store: &PostgresServerStore) {
+    let followed = hub.log.followed();
+    if followed.is_empty() {
+        return;
+    }
+    match store.last_seqs(&followed).await {
+        Ok(last) => hub.log.wake_newer(&last),
+        Err(error) => tracing::warn!(%error, "cannot look for events"),
     }
 }
 
@@ -230,12 +235,16 @@ fn ensure_remote_connection(
     });
 }
 
-/// Settles sessions that a server left behind, and takes over messages that it has not handled.
+/// Settles sessions that a server left behind, takes over messages that it has not handled, and looks at everything
+/// from time to time.
 async fn take_over(hub: &Arc<Hub>, store: &PostgresServerStore, inbox: &Notify) {
     let mut interval = tokio::time::interval(store.options().heartbeat);
     interval.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
         interval.tick().await;
+        // Also what a failed look left out.
+        inbox.notify_one();
+        look_for_events(hub, store).await;
         if hub.lock().is_draining {
             continue;
         }

@@ -67,7 +67,13 @@ impl PostgresUrl {
             Some(Host::Unix(path)) => path.display().to_string(),
             None => String::new(),
         };
-        format!("{} on {host}", self.config.get_dbname().or(self.config.get_user()).unwrap_or("postgres"))
+        format!("{host}/{}", self.config.get_dbname().or(self.config.get_user()).unwrap_or("postgres"))
+    }
+
+    /// Returns whether it holds a password.
+    #[must_use]
+    pub fn has_password(&self) -> bool {
+        self.config.get_password().is_some()
     }
 }
 
