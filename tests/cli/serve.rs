@@ -138,29 +138,28 @@ fn a_database_is_migrated_and_its_servers_are_shown() {
     output += &run(&["serve", "status"], wrong);
     output += &run(&["serve", "migrate"], "postgres://me:secret@host/bowline?sslmode=secret");
     output += &run(&["serve", "token", "list", "--store", "postgres://me:secret@/bowline"], "");
+    output += &run(&["serve", "status", "--store", wrong], "");
     postgres.run(&database, "UPDATE bowline_schema SET version = 7");
     output += &run(&["serve", "--listen", "127.0.0.1:0"], &url);
     output += &run(&["serve", "status"], &url);
     assert!(!output.contains("secret"), "{output}");
     expect![[r#"
         $ bowline serve status
-        Store      test_0 on SOCKET
+        Store      SOCKET/test_0
         Schema     none yet: run `bowline serve migrate`, or start a server
         Delivery   notifications
-        Sessions   0
-        Events     0
         --- 0
         $ bowline serve migrate
-        Migrated the schema of test_0 on SOCKET from version 0 to version 1.
+        Migrated the schema of SOCKET/test_0 from version 0 to version 1.
         --- 0
         $ bowline serve migrate
-        The schema of test_0 on SOCKET has version 1: nothing to do.
+        The schema of SOCKET/test_0 has version 1: nothing to do.
         --- 0
         $ bowline serve token
         ci                       user
         --- 0
         $ bowline serve status
-        Store      test_0 on SOCKET
+        Store      SOCKET/test_0
         Schema     1
         Delivery   notifications
         Sessions   0
@@ -168,7 +167,7 @@ fn a_database_is_migrated_and_its_servers_are_shown() {
         --- 0
         $ bowline serve status
         --- stderr
-        bowline: PostgreSQL (bowline on localhost): error connecting to server: Connection refused (os error 111)
+        bowline: PostgreSQL (localhost/bowline): error connecting to server: Connection refused (os error 111)
         --- 1
         $ bowline serve migrate
         --- stderr
@@ -178,16 +177,19 @@ fn a_database_is_migrated_and_its_servers_are_shown() {
         --- stderr
         bowline: --store: the PostgreSQL address names no host; for a local socket, write postgres:///DATABASE?host=/run/postgresql
         --- 2
+        $ bowline serve status
+        --- stderr
+        bowline: other users of this machine can see the password in --store; give the address in BOWLINE_STORE
+        bowline: PostgreSQL (localhost/bowline): error connecting to server: Connection refused (os error 111)
+        --- 1
         $ bowline serve --listen
         --- stderr
         bowline: the database has version 7 of the schema, and this program knows versions up to 1: update bowline on this machine
         --- 1
         $ bowline serve status
-        Store      test_0 on SOCKET
+        Store      SOCKET/test_0
         Schema     7; this program has 1
         Delivery   notifications
-        Sessions   0
-        Events     0
         --- 0
     "#]].assert_eq(&output);
 

@@ -1,6 +1,6 @@
 //! Several servers on one database, each in its own process, with one killed or suspended during a turn.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use rustix::process::Signal;
@@ -110,6 +110,20 @@ async fn connect(url: &str, token: &str) -> Caller {
     caller
 }
 
+/// Returns the environments of the agents whose home is in a directory; there is at least one.
+fn agent_environments(place: &Path) -> Vec<String> {
+    let read = |process: &Path, file: &str| {
+        String::from_utf8_lossy(&std::fs::read(process.join(file)).unwrap_or_default()).into_owned()
+    };
+    let processes = std::fs::read_dir("/proc").unwrap().filter_map(|entry| Some(entry.ok()?.path()));
+    let agents = processes.filter(|process| read(process, "cmdline").ends_with("bowline\0agent\0"));
+    let environments = agents.map(|process| read(&process, "environ"));
+    let own: Vec<String> =
+        environments.filter(|environment| environment.contains(place.to_str().unwrap())).collect();
+    assert!(!own.is_empty(), "there is no agent");
+    own
+}
+
 /// Asks for a file to be written, and waits for the question.
 async fn ask_to_write(caller: &mut Caller, id: u64, session: &Value, file: &str) -> Value {
     let prompt = json!([{ "type": "text", "text": format!("write {file}: hello") }]);
@@ -135,6 +149,9 @@ async fn a_session_of_a_killed_server_goes_on_at_another() {
     let new = json!({ "cwd": cluster.project(), "mcpServers": [] });
     first.send(request(1, "session/new", new.clone())).await;
     let session = until(&mut first, is_answer(1)).await["result"]["sessionId"].clone();
+    for environment in agent_environments(cluster.place.path()) {
+        assert!(!environment.contains("BOWLINE_STORE"), "agents do not know the store: {environment}");
+    }
     let mut second = connect(&format!("ws://{}", b.address()), b.token()).await;
     let mut load = new;
     load["sessionId"] = session.clone();

@@ -25,12 +25,14 @@ mod browser;
 mod clients;
 mod conductor;
 mod mcp;
+mod postgres;
 
 pub use agents::PublishedAgent;
 pub use browser::WebBrowser;
 pub use clients::{PublishedClient, python_example_command, typescript_example_command};
 pub use conductor::Conductor;
 pub use mcp::{McpCheck, McpClient};
+pub use postgres::Postgres;
 
 /// The environment variable that lists the installed peers.
 pub const PEERS_VARIABLE: &str = "BOWLINE_PEERS";
@@ -174,7 +176,7 @@ pub enum PeerSpeed {
 /// Which peers to install.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum InstallScope {
-    /// The programs on the official SDK for TypeScript and the browser of the web page, which every test run has.
+    /// The programs on the official SDK for TypeScript, PostgreSQL, and the browser of the web page, which every test run has.
     Sdk,
     /// Also those on the SDKs for Rust and Python, and the agents and clients of others that are quick to install.
     Usual,
@@ -192,6 +194,7 @@ pub fn install_peers(world: &RepoContext, extent: InstallScope) -> Vec<SummaryRo
         .map(|peer| row(peer.name(), &|| peer.install(world, PeerSpeed::Unoptimised)))
         .collect();
     rows.push(row(WebBrowser::NAME, &|| WebBrowser::install(world)));
+    rows.push(row(Postgres::NAME, &|| Postgres::install(world)));
     if extent == InstallScope::Sdk {
         return rows;
     }

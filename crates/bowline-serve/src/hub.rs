@@ -243,7 +243,7 @@ impl Hub {
                 self.check_tokens().await;
             }
         };
-        tokio::join!(Arc::clone(&self.log).run(lost), checks, self.share_store());
+        tokio::join!(Arc::clone(&self.log).run(lost), checks, servers::share_store(&self));
     }
 
     fn lock(&self) -> MutexGuard<'_, HubState> {
@@ -273,7 +273,7 @@ impl Hub {
     pub fn gauges(&self) -> Gauges {
         let state = self.lock();
         Gauges {
-            connections: state.connections.values().filter(|connection| !connection.is_remote).count(),
+            connections: state.connections.values().filter(|connection| !connection.is_remote()).count(),
             sessions: state.sessions.len(),
             turns: state.sessions.values().map(|session| session.pending.requests.len()).sum(),
             open_questions: state.agent_requests.values().filter(|request| request.is_question).count(),
@@ -284,7 +284,7 @@ impl Hub {
     /// Accepts nothing new. Returns once every turn has ended or `timeout` has passed, and everything is stored.
     pub async fn drain(&self, timeout: Duration) {
         self.lock().is_draining = true;
-        self.announce_draining().await;
+        servers::announce_draining(self).await;
         if tokio::time::timeout(timeout, self.wait_until(|state| !state.is_working())).await.is_err() {
             tracing::warn!("turns still run; they end with an error");
         }
@@ -301,7 +301,7 @@ impl Hub {
         if tokio::time::timeout(Duration::from_secs(5), stored).await.is_err() {
             tracing::error!("the last events could not be stored");
         }
-        self.leave_store().await;
+        servers::leave_store(self).await;
         {
             let mut state = self.lock();
             state.has_ended = true;
@@ -348,7 +348,7 @@ impl Hub {
     #[must_use]
     pub fn principal_of(&self, connection: &str) -> Option<Principal> {
         let state = self.lock();
-        let connection = state.connections.get(connection).filter(|connection| !connection.is_remote)?;
+        let connection = state.connections.get(connection).filter(|connection| !connection.is_remote())?;
         Some(connection.principal.clone())
     }
 
@@ -436,7 +436,7 @@ impl Hub {
     /// are sent again, with the same ids, to a client that may have missed them.
     async fn open_requests(&self, connection: &str, session: &SessionId, until: u64) -> Vec<Bytes> {
         if self.is_elsewhere(session) {
-            return self.open_questions_elsewhere(connection, session, until).await;
+            return servers::open_questions_elsewhere(self, connection, session, until).await;
         }
         let state = self.lock();
         let Some(connection) = state.connections.get(connection) else { return Vec::new() };

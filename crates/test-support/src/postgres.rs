@@ -10,7 +10,9 @@ use crate::wait::wait_until;
 /// Where distributions keep the programs that are not in `PATH`.
 const DISTRIBUTION_DIRECTORY: &str = "/usr/lib/postgresql";
 /// Where `cargo xtask peers` installs them, below the root of the repository.
-const INSTALLED_DIRECTORY: &str = "target/peers/postgres/bin";
+const INSTALLED_DIRECTORY: &str = "target/peers/postgres/lib";
+/// Where they are in the package that it installs.
+const PACKAGE_DIRECTORY: &str = "site-packages/pgserver/pginstall/bin";
 
 /// The server. It ends when this is dropped.
 #[derive(Debug)]
@@ -25,18 +27,23 @@ pub struct TestPostgres {
 #[must_use]
 pub fn find_programs() -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(INSTALLED_DIRECTORY);
-    let mut versions: Vec<PathBuf> = std::fs::read_dir(DISTRIBUTION_DIRECTORY)
-        .into_iter()
-        .flatten()
-        .filter_map(|entry| Some(entry.ok()?.path().join("bin")))
-        .collect();
-    versions.sort();
-    let candidates = std::env::split_paths(&path).chain(versions.into_iter().rev()).chain([root]);
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let below = |directory: &Path, rest: &str| {
+        let entries = std::fs::read_dir(directory).into_iter().flatten();
+        let mut found: Vec<PathBuf> =
+            entries.filter_map(|entry| Some(entry.ok()?.path().join(rest))).collect();
+        found.sort();
+        found.into_iter().rev()
+    };
+    let candidates = std::env::split_paths(&path)
+        .chain(below(Path::new(DISTRIBUTION_DIRECTORY), "bin"))
+        .chain(below(&root.join(INSTALLED_DIRECTORY), PACKAGE_DIRECTORY));
     let is_complete = |directory: &PathBuf| {
         ["initdb", "postgres", "psql"].iter().all(|program| directory.join(program).is_file())
     };
-    candidates.into_iter().find(is_complete)
+    let found = candidates.into_iter().find(is_complete);
+    // A program that is started as another user is not found from this directory.
+    found.map(|directory| directory.canonicalize().unwrap_or(directory))
 }
 
 impl TestPostgres {
@@ -144,14 +151,13 @@ impl TestPostgres {
         self.directory.path()
     }
 
-    /// Ends the server as a crash would, and starts it again.
-    pub fn crash_and_restart(&mut self) {
-        self.stop();
+    /// Starts the server again.
+    pub fn restart(&mut self) {
         self.launch();
     }
 
-    /// Stops the server at once. Its children notice.
-    fn stop(&mut self) {
+    /// Ends the server as a crash would.
+    pub fn crash(&mut self) {
         if let Some(mut process) = self.process.take() {
             let id = i32::try_from(process.id()).ok().and_then(rustix::process::Pid::from_raw);
             if let Some(id) = id {
@@ -226,7 +232,7 @@ impl Drop for TestPgBouncer {
 
 impl Drop for TestPostgres {
     fn drop(&mut self) {
-        self.stop();
+        self.crash();
     }
 }
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use bowline_client::common::console::print;
+use bowline_client::common::console::{print, print_note};
 use bowline_client::environment::UserDirs;
 use bowline_client::error::CliError;
 use bowline_serve::http::CookieKey;
@@ -32,7 +32,7 @@ pub(super) struct StoreArguments {
     /// Default: BOWLINE_STORE, or a directory in your state directory. A database is given as
     /// postgres://USER@HOST/DATABASE; put its password into BOWLINE_STORE, where other users cannot see it. Beyond this
     /// machine the connection uses TLS, unless the address has ?sslmode=disable.
-    // A text, because errors show the values that cannot be parsed.
+    // A text, because clap shows values that it cannot parse.
     #[arg(long, value_name = "DIR|URL")]
     store: Option<OsString>,
 }
@@ -82,8 +82,15 @@ impl StoreArguments {
             }
         };
         match text.to_str().filter(|text| PostgresUrl::is_url(text)) {
-            Some(url) => match url.parse() {
-                Ok(url) => Ok(StoreLocation::Postgres(Box::new(url))),
+            Some(url) => match url.parse::<PostgresUrl>() {
+                Ok(url) => {
+                    if self.store.is_some() && url.has_password() {
+                        print_note(
+                            "other users of this machine can see the password in --store; give the address in BOWLINE_STORE",
+                        );
+                    }
+                    Ok(StoreLocation::Postgres(Box::new(url)))
+                }
                 Err(error) => Err(CliError::Usage(format!("--store: {error}"))),
             },
             None => Ok(StoreLocation::Directory(text.into())),

@@ -12,6 +12,7 @@ use tokio::sync::Notify;
 use super::attachment::Attachment;
 use super::worker::WorkerKey;
 use crate::event::{ConnectionId, SessionId};
+use crate::store::ServerId;
 use crate::token::Principal;
 
 /// The most bytes that wait for a client that does not read its connection's stream.
@@ -37,8 +38,8 @@ pub(super) struct Connection {
     // The open session streams, with a number that tells an older stream of the same session that it was replaced.
     pub(super) session_streams: HashMap<SessionId, u64>,
     pub(super) has_merged_streams: bool,
-    // Whether it is a client of another server; its outbox goes there.
-    pub(super) is_remote: bool,
+    // The server of a client that is connected to another one; its outbox goes there.
+    pub(super) home: Option<ServerId>,
     pub(super) seen: SeenRequests,
     // When the last stream closed or the last message came.
     pub(super) idle_since: Instant,
@@ -63,16 +64,21 @@ impl Connection {
             attach_changed: Arc::default(),
             session_streams: HashMap::new(),
             has_merged_streams: false,
-            is_remote: false,
+            home: None,
             seen: SeenRequests::default(),
             idle_since: Instant::now(),
             open_streams: 0,
         }
     }
 
+    /// Returns whether it belongs to a client of another server.
+    pub(super) fn is_remote(&self) -> bool {
+        self.home.is_some()
+    }
+
     /// Returns whether it belongs to a client of this server that is the principal.
     pub(super) fn is_client_of(&self, principal: &Principal) -> bool {
-        !self.is_remote && self.principal.name == principal.name
+        !self.is_remote() && self.principal.name == principal.name
     }
 
     /// Sends the responses that wait for a history, if the stream that showed it has been gone for some time: a client

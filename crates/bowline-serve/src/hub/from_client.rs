@@ -228,7 +228,7 @@ impl Hub {
         let is_attached = state
             .connections
             .get(connection)
-            .is_none_or(|found| found.is_remote || found.attached.contains_key(session));
+            .is_none_or(|found| found.is_remote() || found.attached.contains_key(session));
         if !is_attached {
             self.attach(state, connection, session, Attachment::after(after));
             self.push(state, connection, OutboxItem::Subscribe { session: session.clone(), after });
@@ -442,7 +442,7 @@ impl Hub {
             }
         }
         // The request may be at another server: there, its session waits for this connection.
-        self.forward_to_waiting(state, connection, connection, message);
+        servers::forward_to_waiting(self, state, connection, connection, message);
     }
 
     /// Takes a client's answer to a request of an agent. Only the first counts.
@@ -455,7 +455,7 @@ impl Hub {
     ) {
         let RequestId::Str(id) = id else { return };
         let Some(request) = state.agent_requests.get(&**id) else {
-            return self.forward_to_waiting(state, connection, id, message);
+            return servers::forward_to_waiting(self, state, connection, id, message);
         };
         let (Some(found), Some(open)) =
             (state.connections.get(connection), state.sessions.get(&request.session))

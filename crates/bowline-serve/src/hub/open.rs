@@ -315,7 +315,7 @@ pub(super) async fn delete_session(
 ) {
     let stored = hub.store.session(&session).await;
     if let Ok(Some(stored)) = &stored
-        && hub.forward_deletion(&connection, stored, &message).await
+        && servers::forward_deletion(&hub, &connection, stored, &message).await
     {
         return;
     }

@@ -23,353 +23,360 @@ use crate::store::{
 /// How long a server that stops may take to tell the others.
 const LEAVE_TIMEOUT: Duration = Duration::from_secs(5);
 
-impl Hub {
-    /// Takes part in a shared store, for as long as it is polled. Does nothing if the store is this server's own.
-    pub(super) async fn share_store(self: &Arc<Self>) {
-        let Some(store) = self.store.shared() else { return };
-        let inbox = Notify::new();
-        tokio::join!(
-            self.keep_lease(store),
-            self.follow_store(store, &inbox),
-            self.read_inbox(store, &inbox),
-            self.take_over(store, &inbox)
-        );
-    }
+/// Takes part in a shared store, for as long as it is polled. Does nothing if the store is this server's own.
+pub(super) async fn share_store(hub: &Arc<Hub>) {
+    let Some(store) = hub.store.shared() else { return };
+    let inbox = Notify::new();
+    tokio::join!(
+        keep_lease(hub, store),
+        follow_store(hub, store, &inbox),
+        read_inbox(hub, store, &inbox),
+        take_over(hub, store, &inbox)
+    );
+}
 
-    /// Tells other servers that this one accepts no new work.
-    pub(super) async fn announce_draining(&self) {
-        if let Some(store) = self.store.shared()
-            && let Err(error) = store.mark_draining().await
-        {
-            tracing::warn!(%error, "other servers do not know that this one is stopping");
+/// Tells other servers that this one accepts no new work.
+pub(super) async fn announce_draining(hub: &Hub) {
+    if let Some(store) = hub.store.shared()
+        && !matches!(tokio::time::timeout(LEAVE_TIMEOUT, store.mark_draining()).await, Ok(Ok(())))
+    {
+        tracing::warn!("other servers do not know that this one is stopping");
+    }
+}
+
+/// Leaves a shared store, so that other servers need not wait for the end of the lease.
+pub(super) async fn leave_store(hub: &Hub) {
+    // The lease is not renewed any more.
+    hub.lock().has_left = true;
+    if let Some(store) = hub.store.shared()
+        && !matches!(tokio::time::timeout(LEAVE_TIMEOUT, store.deregister()).await, Ok(Ok(())))
+    {
+        tracing::warn!("the lease could not be ended; other servers wait for its end");
+    }
+}
+
+/// Renews the lease. Without it, other servers may have this one's sessions: all work on them stops.
+async fn keep_lease(hub: &Arc<Hub>, store: &PostgresServerStore) {
+    let lease = store.options().lease;
+    let mut interval = tokio::time::interval(store.options().heartbeat);
+    interval.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    let mut valid_until = Instant::now() + lease;
+    let mut is_valid = true;
+    loop {
+        interval.tick().await;
+        // The lease counts from before the request: here it never ends later than in the database.
+        let asked = Instant::now();
+        let limit = if is_valid { valid_until.saturating_duration_since(asked) } else { lease };
+        match tokio::time::timeout(limit, store.renew_lease()).await {
+            Ok(Ok(true)) => (valid_until, is_valid) = (asked + lease, true),
+            Ok(Ok(false)) => {
+                if hub.lock().has_left {
+                    return;
+                }
+                if is_valid {
+                    lose_all_sessions(hub);
+                }
+                is_valid = false;
+                match store.register().await {
+                    Ok(()) => (valid_until, is_valid) = (asked + lease, true),
+                    Err(error) => tracing::warn!(%error, "cannot register with the database"),
+                }
+            }
+            Ok(Err(_)) | Err(_) if is_valid && Instant::now() >= valid_until => {
+                lose_all_sessions(hub);
+                is_valid = false;
+            }
+            Ok(Err(error)) => tracing::warn!(%error, "cannot renew the lease"),
+            Err(_) => tracing::warn!("cannot renew the lease in time"),
         }
     }
+}
 
-    /// Leaves a shared store, so that other servers need not wait for the end of the lease.
-    pub(super) async fn leave_store(&self) {
-        // The lease is not renewed any more.
-        self.lock().has_left = true;
-        if let Some(store) = self.store.shared()
-            && !matches!(tokio::time::timeout(LEAVE_TIMEOUT, store.deregister()).await, Ok(Ok(())))
-        {
-            tracing::warn!("the lease could not be ended; other servers wait for its end");
+/// Stops all agents, because other servers may have their sessions.
+fn lose_all_sessions(hub: &Hub) {
+    let workers: Vec<WorkerId> = hub.lock().workers.keys().copied().collect();
+    tracing::error!(agents = workers.len(), "the lease in the database has ended: stopping all agents");
+    for worker in workers {
+        hub.end_worker(worker, "the server lost its lease in the database; the session can be opened again");
+    }
+}
+
+/// Wakes streams of other servers' sessions.
+async fn follow_store(hub: &Hub, store: &PostgresServerStore, inbox: &Notify) {
+    let mut listener = store.listen();
+    loop {
+        match listener.next().await {
+            Wake::Sessions(sessions) => hub.log.wake(&sessions),
+            Wake::Inbox => inbox.notify_one(),
+            Wake::Everything => {
+                inbox.notify_one();
+                look_for_events(hub, store).await;
+            }
         }
     }
+}
 
-    /// Renews the lease. Without it, other servers may have this one's sessions: all work on them stops.
-    async fn keep_lease(self: &Arc<Self>, store: &PostgresServerStore) {
-        let lease = store.options().lease;
-        let mut interval = tokio::time::interval(store.options().heartbeat);
-        interval.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-        let mut valid_until = Instant::now() + lease;
-        let mut is_valid = true;
+/// Wakes streams of other servers' sessions that have new events.
+async fn look_for_events(hub: &Hub, store: &PostgresServerStore) {
+    let followed = hub.log.followed();
+    if followed.is_empty() {
+        return;
+    }
+    match store.last_seqs(&followed).await {
+        Ok(last) => hub.log.wake_newer(&last),
+        Err(error) => tracing::warn!(%error, "cannot look for events"),
+    }
+}
+
+/// Handles messages from other servers.
+async fn read_inbox(hub: &Arc<Hub>, store: &PostgresServerStore, inbox: &Notify) {
+    // Handled, but not yet removed from the store.
+    let handled: Arc<Mutex<BTreeSet<i64>>> = Arc::default();
+    loop {
+        inbox.notified().await;
         loop {
-            interval.tick().await;
-            // The lease counts from before the request: here it never ends later than in the database.
-            let asked = Instant::now();
-            let limit = if is_valid { valid_until.saturating_duration_since(asked) } else { lease };
-            match tokio::time::timeout(limit, store.renew_lease()).await {
-                Ok(Ok(true)) => (valid_until, is_valid) = (asked + lease, true),
-                Ok(Ok(false)) => {
-                    if self.lock().has_left {
-                        return;
-                    }
-                    if is_valid {
-                        self.lose_all_sessions();
-                    }
-                    is_valid = false;
-                    match store.register().await {
-                        Ok(()) => (valid_until, is_valid) = (asked + lease, true),
-                        Err(error) => tracing::warn!(%error, "cannot register with the database"),
-                    }
+            let except: Vec<i64> =
+                handled.lock().unwrap_or_else(PoisonError::into_inner).iter().copied().collect();
+            let messages = match store.inbox(&except).await {
+                Ok(messages) if messages.is_empty() => break,
+                Ok(messages) => messages,
+                Err(error) => {
+                    tracing::warn!(%error, "cannot read messages from other servers");
+                    break;
                 }
-                Ok(Err(_)) | Err(_) if is_valid && Instant::now() >= valid_until => {
-                    self.lose_all_sessions();
-                    is_valid = false;
-                }
-                Ok(Err(error)) => tracing::warn!(%error, "cannot renew the lease"),
-                Err(_) => tracing::warn!("cannot renew the lease in time"),
+            };
+            let ids: Vec<i64> = messages.iter().map(|(id, _)| *id).collect();
+            handled.lock().unwrap_or_else(PoisonError::into_inner).extend(&ids);
+            for (_, message) in messages {
+                receive_from_server(hub, message);
             }
+            // After what the messages changed: a server that dies before has not handled them.
+            hub.log.mutate(Mutation::Received(ids.clone()));
+            let handled = Arc::clone(&handled);
+            hub.log.after_commit(move || {
+                let mut handled = handled.lock().unwrap_or_else(PoisonError::into_inner);
+                for id in ids {
+                    handled.remove(&id);
+                }
+            });
         }
     }
+}
 
-    /// Stops all agents, because other servers may have their sessions.
-    fn lose_all_sessions(&self) {
-        let workers: Vec<WorkerId> = self.lock().workers.keys().copied().collect();
-        tracing::error!(agents = workers.len(), "the lease in the database has ended: stopping all agents");
-        for worker in workers {
-            self.end_worker(
-                worker,
-                "the server lost its lease in the database; the session can be opened again",
-            );
+fn receive_from_server(hub: &Arc<Hub>, message: ServerMessage) {
+    let ServerMessage { server, content } = message;
+    let mut state = hub.lock();
+    let (session, connections, principal, message) = match content {
+        ServerMessageContent::ToClient { connection, message } => {
+            return hub.push(&state, &connection, OutboxItem::Message(message));
         }
-    }
-
-    /// Wakes streams of other servers' sessions.
-    async fn follow_store(&self, store: &PostgresServerStore, inbox: &Notify) {
-        let mut listener = store.listen();
-        loop {
-            match listener.next().await {
-                Wake::Sessions(sessions) => self.log.wake(&sessions),
-                Wake::Inbox => inbox.notify_one(),
-                Wake::Everything => {
-                    inbox.notify_one();
-                    let followed = self.log.followed();
-                    if followed.is_empty() {
-                        continue;
-                    }
-                    match store.last_seqs(&followed).await {
-                        Ok(last) => self.log.wake_newer(&last),
-                        Err(error) => tracing::warn!(%error, "cannot look for events"),
-                    }
-                }
-            }
+        ServerMessageContent::FromClient { session, connections, principal, message } => {
+            (session, connections, principal, message)
         }
-    }
-
-    /// Handles messages from other servers.
-    async fn read_inbox(self: &Arc<Self>, store: &PostgresServerStore, inbox: &Notify) {
-        // Handled, but not yet removed from the store.
-        let handled: Arc<Mutex<BTreeSet<i64>>> = Arc::default();
-        loop {
-            inbox.notified().await;
-            loop {
-                let except: Vec<i64> =
-                    handled.lock().unwrap_or_else(PoisonError::into_inner).iter().copied().collect();
-                let messages = match store.inbox(&except).await {
-                    Ok(messages) if messages.is_empty() => break,
-                    Ok(messages) => messages,
-                    Err(error) => {
-                        tracing::warn!(%error, "cannot read messages from other servers");
-                        break;
-                    }
-                };
-                let ids: Vec<i64> = messages.iter().map(|(id, _)| *id).collect();
-                handled.lock().unwrap_or_else(PoisonError::into_inner).extend(&ids);
-                for (_, message) in messages {
-                    self.receive_from_server(message);
-                }
-                // After what the messages changed: a server that dies before has not handled them.
-                self.log.mutate(Mutation::Received(ids.clone()));
-                let handled = Arc::clone(&handled);
-                self.log.after_commit(move || {
-                    let mut handled = handled.lock().unwrap_or_else(PoisonError::into_inner);
-                    for id in ids {
-                        handled.remove(&id);
-                    }
-                });
+    };
+    let (Some(connection), Ok(head)) = (connections.first().cloned(), MessageHead::parse(&message)) else {
+        return;
+    };
+    ensure_remote_connection(hub, &mut state, server, &connection, connections, principal);
+    match (head.method.as_deref(), head.id.clone()) {
+        (None, Some(id)) => hub.take_answer(&mut state, &connection, &id, &message),
+        (Some("$/cancel_request"), None) => hub.cancel_request(&mut state, &connection, &message),
+        (Some("session/delete"), Some(id)) => {
+            let hub = Arc::clone(hub);
+            let message = message.clone();
+            drop(state);
+            tokio::spawn(async move { open::delete_session(hub, connection, id, session, message).await });
+        }
+        (Some(_), id) => {
+            let received = hub.receive_for_session(state, &connection, session, message.clone());
+            if let (Err(error), Some(id)) = (received, id) {
+                let error = message::error(&id, message::OVERLOADED, &error.to_string());
+                hub.push(&hub.lock(), &connection, OutboxItem::Message(error));
             }
         }
+        (None, None) => {}
     }
+}
 
-    fn receive_from_server(self: &Arc<Self>, message: ServerMessage) {
-        let ServerMessage { server, content } = message;
-        let mut state = self.lock();
-        let (session, connections, principal, message) = match content {
-            ServerMessageContent::ToClient { connection, message } => {
-                return self.push(&state, &connection, OutboxItem::Message(message));
-            }
-            ServerMessageContent::FromClient { session, connections, principal, message } => {
-                (session, connections, principal, message)
-            }
-        };
-        let (Some(connection), Ok(head)) = (connections.first().cloned(), MessageHead::parse(&message))
-        else {
-            return;
-        };
-        self.ensure_remote_connection(&mut state, server, &connection, connections, principal);
-        match (head.method.as_deref(), head.id.clone()) {
-            (None, Some(id)) => self.take_answer(&mut state, &connection, &id, &message),
-            (Some("$/cancel_request"), None) => self.cancel_request(&mut state, &connection, &message),
-            (Some("session/delete"), Some(id)) => {
-                let hub = Arc::clone(self);
-                let message = message.clone();
-                drop(state);
-                tokio::spawn(
-                    async move { open::delete_session(hub, connection, id, session, message).await },
-                );
-            }
-            (Some(_), id) => {
-                let received = self.receive_for_session(state, &connection, session, message.clone());
-                if let (Err(error), Some(id)) = (received, id) {
-                    let error = message::error(&id, message::OVERLOADED, &error.to_string());
-                    self.push(&self.lock(), &connection, OutboxItem::Message(error));
-                }
-            }
-            (None, None) => {}
-        }
-    }
-
-    /// Adds the connection of another server's client. What is sent to it goes through that server.
-    fn ensure_remote_connection(
-        self: &Arc<Self>,
-        state: &mut HubState,
-        server: ServerId,
-        id: &ConnectionId,
-        ids: Vec<ConnectionId>,
-        principal: Principal,
-    ) {
-        if let Some(found) = state.connections.get_mut(id) {
+/// Adds the connection of another server's client. What is sent to it goes through that server.
+fn ensure_remote_connection(
+    hub: &Arc<Hub>,
+    state: &mut HubState,
+    server: ServerId,
+    id: &ConnectionId,
+    ids: Vec<ConnectionId>,
+    principal: Principal,
+) {
+    match state.connections.get_mut(id) {
+        // Its own client's, if the message was meant for a server that is gone.
+        Some(found) if found.home.as_ref().is_none_or(|home| *home == server) => {
             found.idle_since = Instant::now();
             return;
         }
-        // No agent is its own.
-        let key = WorkerKey { principal: String::new(), capabilities: String::new() };
-        let mut connection = Connection::new(principal, json!({}), key, ids);
-        connection.is_remote = true;
-        let (log, outbox, id) = (Arc::clone(&self.log), Arc::clone(&connection.outbox), id.clone());
-        state.connections.insert(id.clone(), connection);
-        tokio::spawn(async move {
-            let (reader, mut after) = outbox.begin(None);
-            while let OutboxStep::Send(number, item) = outbox.next(reader, after).await {
-                after = number;
-                if let OutboxItem::Message(message) = item {
-                    let content = ServerMessageContent::ToClient { connection: id.clone(), message };
-                    log.mutate(Mutation::Send(Box::new(ServerMessage { server: server.clone(), content })));
-                }
-            }
-        });
+        // Its server has another id since.
+        Some(found) => found.outbox.close(),
+        None => {}
     }
+    // No agent is its own.
+    let key = WorkerKey { principal: String::new(), capabilities: String::new() };
+    let mut connection = Connection::new(principal, json!({}), key, ids);
+    connection.home = Some(server.clone());
+    let (log, outbox, id) = (Arc::clone(&hub.log), Arc::clone(&connection.outbox), id.clone());
+    state.connections.insert(id.clone(), connection);
+    tokio::spawn(async move {
+        let (reader, mut after) = outbox.begin(None);
+        while let OutboxStep::Send(number, item) = outbox.next(reader, after).await {
+            after = number;
+            if let OutboxItem::Message(message) = item {
+                let content = ServerMessageContent::ToClient { connection: id.clone(), message };
+                log.mutate(Mutation::Send(Box::new(ServerMessage { server: server.clone(), content })));
+            }
+        }
+    });
+}
 
-    /// Settles sessions that a server left behind, and takes over messages that it has not handled.
-    async fn take_over(self: &Arc<Self>, store: &PostgresServerStore, inbox: &Notify) {
-        let mut interval = tokio::time::interval(store.options().heartbeat);
-        interval.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-        loop {
-            interval.tick().await;
-            if self.lock().is_draining {
-                continue;
-            }
-            if let Err(error) = self.try_take_over(store, inbox).await {
-                tracing::warn!(%error, "cannot look for sessions of other servers");
-            }
+/// Settles sessions that a server left behind, takes over messages that it has not handled, and looks at everything
+/// from time to time.
+async fn take_over(hub: &Arc<Hub>, store: &PostgresServerStore, inbox: &Notify) {
+    let mut interval = tokio::time::interval(store.options().heartbeat);
+    interval.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        interval.tick().await;
+        // Also what a failed look left out.
+        inbox.notify_one();
+        look_for_events(hub, store).await;
+        if hub.lock().is_draining {
+            continue;
+        }
+        if let Err(error) = try_take_over(hub, store, inbox).await {
+            tracing::warn!(%error, "cannot look for sessions of other servers");
         }
     }
+}
 
-    async fn try_take_over(
-        self: &Arc<Self>,
-        store: &PostgresServerStore,
-        inbox: &Notify,
-    ) -> Result<(), StoreError> {
-        store.remove_stale().await?;
-        for waiting in store.waiting_sessions().await? {
-            let (cwd, roots) = (waiting.cwd.to_string_lossy().into_owned(), self.options.roots.clone());
-            let checked =
-                tokio::task::spawn_blocking(move || message::check_directory(&cwd, &roots).is_ok()).await;
-            if !checked.unwrap_or(false) {
-                // Another server has its directory.
-                continue;
-            }
-            if waiting.has_messages {
-                store.adopt_messages(&waiting.id).await?;
-                inbox.notify_one();
-            } else {
-                self.settle_left_session(&waiting.id).await?;
-            }
+async fn try_take_over(
+    hub: &Arc<Hub>,
+    store: &PostgresServerStore,
+    inbox: &Notify,
+) -> Result<(), StoreError> {
+    store.remove_stale().await?;
+    for waiting in store.waiting_sessions().await? {
+        let (cwd, roots) = (waiting.cwd.to_string_lossy().into_owned(), hub.options.roots.clone());
+        let checked =
+            tokio::task::spawn_blocking(move || message::check_directory(&cwd, &roots).is_ok()).await;
+        if !checked.unwrap_or(false) {
+            // Another server has its directory.
+            continue;
         }
-        Ok(())
+        if waiting.has_messages {
+            store.adopt_messages(&waiting.id).await?;
+            inbox.notify_one();
+        } else {
+            settle_left_session(hub, &waiting.id).await?;
+        }
     }
+    Ok(())
+}
 
-    /// Answers what a server left unanswered in a session, without opening it at an agent.
-    async fn settle_left_session(self: &Arc<Self>, session: &SessionId) -> Result<(), StoreError> {
-        if !self.reserve_session(session) {
-            return Ok(());
-        }
-        self.log.flush().await;
-        let acquired = self.store.acquire(session).await;
-        if let Ok(Acquisition::Acquired(acquired)) = &acquired {
-            tracing::info!(%session, "settling a session that another server left");
-            self.log.open(session, acquired.generation, acquired.last_seq);
-            open::settle(self, session, acquired.session.pending.clone());
-            self.log.release(session, acquired.generation);
-        }
-        let mut state = self.lock();
-        if let Some(Session { stage: Stage::Opening(waiting), .. }) = state.sessions.remove(session)
-            && let Some((connection, _)) = waiting.first()
-        {
-            let connection = connection.clone();
-            self.begin_opening(&mut state, &connection, session, waiting);
-        }
-        acquired.map(|_| ())
+/// Answers what a server left unanswered in a session, without opening it at an agent.
+async fn settle_left_session(hub: &Arc<Hub>, session: &SessionId) -> Result<(), StoreError> {
+    if !reserve_session(hub, session) {
+        return Ok(());
     }
-
-    /// Lets messages about a session wait. Returns whether it was free.
-    fn reserve_session(&self, session: &SessionId) -> bool {
-        let mut state = self.lock();
-        let is_free = !state.sessions.contains_key(session);
-        if is_free {
-            state.sessions.insert(session.clone(), Session::opening(Vec::new()));
-        }
-        is_free
+    hub.log.flush().await;
+    let acquired = hub.store.acquire(session).await;
+    if let Ok(Acquisition::Acquired(acquired)) = &acquired {
+        tracing::info!(%session, "settling a session that another server left");
+        hub.log.open(session, acquired.generation, acquired.last_seq);
+        open::settle(hub, session, acquired.session.pending.clone());
+        hub.log.release(session, acquired.generation);
     }
+    let mut state = hub.lock();
+    if let Some(Session { stage: Stage::Opening(waiting), .. }) = state.sessions.remove(session)
+        && let Some((connection, _)) = waiting.first()
+    {
+        let connection = connection.clone();
+        hub.begin_opening(&mut state, &connection, session, waiting);
+    }
+    acquired.map(|_| ())
+}
 
-    /// Forwards an answer or a cancellation to the server whose session waits for it: one with `text`, the id of a
-    /// question or of a connection, in what it waits for.
-    pub(super) fn forward_to_waiting(
-        self: &Arc<Self>,
-        state: &HubState,
-        connection: &ConnectionId,
-        text: &str,
-        message: &Bytes,
-    ) {
-        let Some(found) = state.connections.get(connection).filter(|found| !found.is_remote) else { return };
-        if self.store.shared().is_none() {
-            return;
-        }
-        let (hub, text, message) = (Arc::clone(self), text.to_owned(), message.clone());
-        let (ids, principal) = (found.ids.clone(), found.principal.clone());
-        tokio::spawn(async move {
-            let Some(store) = hub.store.shared() else { return };
-            let forwarded = async {
-                for session in store.sessions_waiting_for(&text).await? {
-                    store.forward(&session, &ids, &principal, &message).await?;
-                }
-                Ok::<(), StoreError>(())
-            };
-            if let Err(error) = forwarded.await {
-                tracing::warn!(%error, "an answer did not reach the server that waits for it");
+/// Lets messages about a session wait. Returns whether it was free.
+fn reserve_session(hub: &Hub, session: &SessionId) -> bool {
+    let mut state = hub.lock();
+    let is_free = !state.sessions.contains_key(session);
+    if is_free {
+        state.sessions.insert(session.clone(), Session::opening(Vec::new()));
+    }
+    is_free
+}
+
+/// Forwards an answer or a cancellation to the server whose session waits for it: one with `text`, the id of a
+/// question or of a connection, in what it waits for.
+pub(super) fn forward_to_waiting(
+    hub: &Arc<Hub>,
+    state: &HubState,
+    connection: &ConnectionId,
+    text: &str,
+    message: &Bytes,
+) {
+    let Some(found) = state.connections.get(connection).filter(|found| !found.is_remote()) else { return };
+    if hub.store.shared().is_none() {
+        return;
+    }
+    let (hub, text, message) = (Arc::clone(hub), text.to_owned(), message.clone());
+    let (ids, principal) = (found.ids.clone(), found.principal.clone());
+    tokio::spawn(async move {
+        let Some(store) = hub.store.shared() else { return };
+        let forwarded = async {
+            for session in store.sessions_waiting_for(&text).await? {
+                store.forward(&session, &ids, &principal, &message).await?;
             }
-        });
-    }
-
-    /// Forwards the deletion of a session to the other server that has it. Returns whether that was possible.
-    pub(super) async fn forward_deletion(
-        &self,
-        connection: &ConnectionId,
-        stored: &StoredSession,
-        message: &[u8],
-    ) -> bool {
-        let Some(store) = self.store.shared() else { return false };
-        let (ids, principal) = {
-            let state = self.lock();
-            match state.connections.get(connection) {
-                Some(found) if !found.is_remote && found.principal.may_use(&stored.principal) => {
-                    (found.ids.clone(), found.principal.clone())
-                }
-                _ => return false,
-            }
+            Ok::<(), StoreError>(())
         };
-        matches!(store.forward(&stored.id, &ids, &principal, message).await, Ok(ForwardOutcome::Sent))
-    }
-
-    /// Returns the open questions of another server's session that a connection may answer, up to an event.
-    pub(super) async fn open_questions_elsewhere(
-        &self,
-        connection: &str,
-        session: &SessionId,
-        until: u64,
-    ) -> Vec<Bytes> {
-        let principal = self.principal_of(connection).filter(|principal| principal.role != Role::Observer);
-        let stored = self.store.session(session).await.ok().flatten();
-        let (Some(_), Some(stored)) = (principal, stored) else { return Vec::new() };
-        let mut open = Vec::new();
-        for question in stored.pending.questions.iter().filter(|question| question.seq <= until) {
-            let events = self.store.events_after(session, question.seq - 1, 1).await.unwrap_or_default();
-            let event = events.into_iter().next().filter(|event| event.kind == EventKind::Question);
-            open.extend(event.map(|event| event.body));
+        if let Err(error) = forwarded.await {
+            tracing::warn!(%error, "an answer did not reach the server that waits for it");
         }
-        open
+    });
+}
+
+/// Forwards the deletion of a session to the other server that has it. Returns whether that was possible.
+pub(super) async fn forward_deletion(
+    hub: &Hub,
+    connection: &ConnectionId,
+    stored: &StoredSession,
+    message: &[u8],
+) -> bool {
+    let Some(store) = hub.store.shared() else { return false };
+    let (ids, principal) = {
+        let state = hub.lock();
+        match state.connections.get(connection) {
+            Some(found) if !found.is_remote() && found.principal.may_use(&stored.principal) => {
+                (found.ids.clone(), found.principal.clone())
+            }
+            _ => return false,
+        }
+    };
+    matches!(store.forward(&stored.id, &ids, &principal, message).await, Ok(ForwardOutcome::Sent))
+}
+
+/// Returns the open questions of another server's session that a connection may answer, up to an event.
+pub(super) async fn open_questions_elsewhere(
+    hub: &Hub,
+    connection: &str,
+    session: &SessionId,
+    until: u64,
+) -> Vec<Bytes> {
+    let principal = hub.principal_of(connection).filter(|principal| principal.role != Role::Observer);
+    let stored = hub.store.session(session).await.ok().flatten();
+    let (Some(_), Some(stored)) = (principal, stored) else { return Vec::new() };
+    let mut open = Vec::new();
+    for question in stored.pending.questions.iter().filter(|question| question.seq <= until) {
+        let events = hub.store.events_after(session, question.seq - 1, 1).await.unwrap_or_default();
+        let event = events.into_iter().next().filter(|event| event.kind == EventKind::Question);
+        open.extend(event.map(|event| event.body));
     }
+    open
 }
 
 /// Handles the messages that waited for a session that another server has.

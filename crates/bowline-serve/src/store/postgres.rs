@@ -40,6 +40,10 @@ pub use servers::{
     WaitingSession,
 };
 
+/// The connections of one server, besides the one that listens: for streams and requests, and for the log and the lease,
+/// which must not wait for the others.
+const READ_CONNECTIONS: usize = 6;
+const WRITE_CONNECTIONS: usize = 2;
 /// The longest payload of a notification, below PostgreSQL's limit of 8000 bytes.
 const MAX_PAYLOAD_BYTES: usize = 7900;
 /// The channel of new events; the payload has the ids of their sessions as JSON, or is empty.
@@ -67,6 +71,7 @@ type Parameter<'a> = (&'a (dyn ToSql + Sync), Type);
 #[derive(Debug)]
 pub struct PostgresServerStore {
     pool: Pool,
+    writes: Pool,
     connector: Connector,
     options: PostgresOptions,
     // `None` if it was not opened for a server.
@@ -108,8 +113,8 @@ impl PostgresServerStore {
 
     fn connect(url: &PostgresUrl, options: PostgresOptions) -> Result<Self, StoreError> {
         let connector = Connector::new(url)?;
-        let pool = connector.pool()?;
-        Ok(Self { pool, connector, options, server: Mutex::default() })
+        let (pool, writes) = (connector.pool(READ_CONNECTIONS)?, connector.pool(WRITE_CONNECTIONS)?);
+        Ok(Self { pool, writes, connector, options, server: Mutex::default() })
     }
 
     /// Brings the schema to this program's version.
@@ -153,7 +158,7 @@ impl PostgresServerStore {
     }
 
     async fn execute(&self, sql: &str, parameters: &[Parameter<'_>]) -> Result<u64, StoreError> {
-        let client = self.client().await?;
+        let client = self.writes.get().await.map_err(|error| self.connector.no_connection(&error))?;
         client.execute_typed(sql, parameters).await.map_err(|error| self.unavailable(&error))
     }
 
@@ -169,7 +174,8 @@ impl PostgresServerStore {
     async fn try_commit(&self, mutations: Vec<Mutation>) -> Result<Vec<SessionId>, StoreError> {
         let failed = |error: tokio_postgres::Error| self.unavailable(&error);
         let server = self.server_id();
-        let mut client = self.client().await?;
+        let client = self.writes.get().await;
+        let mut client = client.map_err(|error| self.connector.no_connection(&error))?;
         let transaction = client.transaction().await.map_err(failed)?;
         let mut lost = Vec::new();
         let mut changed = Vec::new();

@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use bowline_serve::store::{PostgresServerStore, PostgresUrl};
 use bowline_serve::token::Role;
@@ -11,7 +12,7 @@ use test_support::postgres::{TestPgBouncer, TestPostgres};
 use test_support::wait::wait_until_async;
 
 use crate::checker::{Record, check_history};
-use crate::support::{Client, ScriptedLauncher, Server, Stream, describe};
+use crate::support::{Client, LEASE, ScriptedLauncher, Server, Stream, describe};
 
 /// A database with servers, and a client with a session at the first one.
 struct Cluster {
@@ -28,15 +29,21 @@ impl Cluster {
         let postgres = TestPostgres::start()?;
         let database = postgres.create_database();
         let url = postgres.url(&database).parse().unwrap();
-        Some(Self::start_on(postgres, database, url, count).await)
+        Some(Self::start_on(postgres, database, url, count, LEASE).await)
     }
 
-    async fn start_on(postgres: TestPostgres, database: String, url: PostgresUrl, count: usize) -> Self {
+    async fn start_on(
+        postgres: TestPostgres,
+        database: String,
+        url: PostgresUrl,
+        count: usize,
+        lease: Duration,
+    ) -> Self {
         let place = tempfile::tempdir().unwrap();
         let launcher = Arc::new(ScriptedLauncher::default());
         let mut servers = Vec::new();
         for _ in 0..count {
-            servers.push(Server::start_shared(&url, &launcher, place.path()).await);
+            servers.push(Server::start_shared(&url, &launcher, place.path(), lease).await);
         }
         let token = servers[0].token("me", Role::User).await;
         Self { servers, launcher, token, place, database, postgres }
@@ -306,7 +313,8 @@ async fn subscribers_miss_nothing_when_the_database_or_the_network_fails() {
     // The database crashes during a turn.
     a.client.prompt(4, &session, "wait").await;
     b.until("waiting").await;
-    cluster.postgres.crash_and_restart();
+    cluster.postgres.crash();
+    cluster.postgres.restart();
     a = cluster.return_to(0, &session, a).await;
     a.cancel(&session).await;
     assert_eq!(a.until_response(4).await.last().unwrap(), r#"result {"stopReason":"cancelled"}"#);
@@ -315,6 +323,29 @@ async fn subscribers_miss_nothing_when_the_database_or_the_network_fails() {
     assert_eq!(b.until_response(5).await.last().unwrap(), END_TURN);
     c.until("2000").await;
     cluster.check(&session, vec![a, b, c]);
+}
+
+#[tokio::test]
+async fn a_server_that_cannot_reach_the_database_stops_its_agents() {
+    let Some(postgres) = TestPostgres::start() else { return };
+    let database = postgres.create_database();
+    let url = postgres.url(&database).parse().unwrap();
+    let mut cluster = Cluster::start_on(postgres, database, url, 1, Duration::from_secs(3)).await;
+    let mut a = cluster.client(0).await;
+    let session = a.open(cluster.place.path()).await;
+    a.client.prompt(2, &session, "wait").await;
+    a.until("waiting").await;
+    cluster.postgres.crash();
+    // By its own clock: the database cannot tell it.
+    wait_until_async("the end of the agent", || cluster.servers[0].hub.gauges().agents == 0).await;
+    assert!(!cluster.servers[0].hub.is_ready());
+    cluster.postgres.restart();
+    let mut a = cluster.return_to(0, &session, a).await;
+    let lost = "error the server lost its lease in the database; the session can be opened again";
+    assert_eq!(a.until_response(2).await, [lost]);
+    a.client.prompt(3, &session, "count 1").await;
+    assert_eq!(a.until_response(3).await, ["1", END_TURN]);
+    cluster.check(&session, vec![a]);
 }
 
 #[tokio::test]
@@ -327,7 +358,7 @@ async fn servers_behind_a_pooler_poll() {
     let mut listener = store.listen();
     listener.next().await;
     assert!(!listener.is_listening(), "notifications do not arrive");
-    let cluster = Cluster::start_on(postgres, database, url, 2).await;
+    let cluster = Cluster::start_on(postgres, database, url, 2, LEASE).await;
     let (mut a, mut b) = (cluster.client(0).await, cluster.client(1).await);
     let session = a.open(cluster.place.path()).await;
     cluster.load(&mut b, &session).await;

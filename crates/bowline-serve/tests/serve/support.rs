@@ -25,7 +25,7 @@ use tokio::sync::{Semaphore, oneshot};
 use tokio::task::JoinHandle;
 
 /// A lease that does not end during a test, unless the test ends it.
-const LEASE: Duration = Duration::from_secs(600);
+pub(crate) const LEASE: Duration = Duration::from_secs(600);
 const HEARTBEAT: Duration = Duration::from_millis(100);
 
 /// An agent that does what prompts say: `count N`, `blob BYTES`, `ask`, `read PATH`, `wait`, `bytes`, `die`, `deaf`.
@@ -283,12 +283,13 @@ impl Server {
         url: &PostgresUrl,
         launcher: &Arc<ScriptedLauncher>,
         place: &Path,
+        lease: Duration,
     ) -> Self {
         // Its own, so that everything of it can end at once.
         let runtime =
             tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
         let (url, options) =
-            (url.clone(), PostgresOptions { name: "test".to_owned(), lease: LEASE, heartbeat: HEARTBEAT });
+            (url.clone(), PostgresOptions { name: "test".to_owned(), lease, heartbeat: HEARTBEAT });
         let store = runtime.spawn(async move { PostgresServerStore::open_for_server(&url, options).await });
         let store = Arc::new(store.await.unwrap().unwrap());
         let access = AccessOptions { is_loopback: true, ..AccessOptions::default() };

@@ -20,8 +20,6 @@ use tokio_rustls::{TlsConnector, client};
 
 use crate::store::StoreError;
 
-/// The most connections of one server, besides the one that listens.
-const MAX_POOLED_CONNECTIONS: usize = 8;
 /// How long a connection may take to be made, or to become free.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long the network may leave sent data unconfirmed before a connection counts as broken.
@@ -69,7 +67,13 @@ impl PostgresUrl {
             Some(Host::Unix(path)) => path.display().to_string(),
             None => String::new(),
         };
-        format!("{} on {host}", self.config.get_dbname().or(self.config.get_user()).unwrap_or("postgres"))
+        format!("{host}/{}", self.config.get_dbname().or(self.config.get_user()).unwrap_or("postgres"))
+    }
+
+    /// Returns whether it holds a password.
+    #[must_use]
+    pub fn has_password(&self) -> bool {
+        self.config.get_password().is_some()
     }
 }
 
@@ -117,11 +121,11 @@ impl Connector {
 
     /// Makes a pool. Statements have no names and leave no state behind, so that a pooler in transaction mode can be
     /// between this server and the database.
-    pub(super) fn pool(&self) -> Result<Pool, StoreError> {
+    pub(super) fn pool(&self, size: usize) -> Result<Pool, StoreError> {
         let recycling = ManagerConfig { recycling_method: RecyclingMethod::Fast };
         let manager = Manager::from_config(self.url.config.clone(), self.tls.clone(), recycling);
         Pool::builder(manager)
-            .max_size(MAX_POOLED_CONNECTIONS)
+            .max_size(size)
             .runtime(Runtime::Tokio1)
             .wait_timeout(Some(CONNECT_TIMEOUT))
             .create_timeout(Some(CONNECT_TIMEOUT))

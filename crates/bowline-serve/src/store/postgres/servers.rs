@@ -254,7 +254,7 @@ impl PostgresServerStore {
                SELECT id, cwd, owner, is_waiting AND owner IS NOT NULL AND NOT {OWNER_IS_ALIVE} AS is_left,
                  EXISTS(SELECT 1 FROM inbox WHERE session = sessions.id AND NOT {RECEIVER_IS_ALIVE})
                    AND (owner IS NULL OR owner = $1 OR NOT {OWNER_IS_ALIVE}) AS has_messages
-               FROM sessions WHERE is_waiting OR id IN (SELECT session FROM inbox)
+               FROM sessions WHERE id IN (SELECT id FROM sessions WHERE is_waiting UNION SELECT session FROM inbox)
              ) AS candidates WHERE is_left OR has_messages LIMIT $2"
         );
         let server = self.server_id();
