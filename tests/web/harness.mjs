@@ -128,7 +128,8 @@ export class Server {
 
   async stop() {
     await this.kill();
-    await rm(this.directory, { recursive: true, force: true });
+    // Agents that end after the program may still write.
+    await rm(this.directory, { recursive: true, force: true, maxRetries: 20, retryDelay: 100 });
   }
 }
 
