@@ -29,14 +29,15 @@ pub(super) struct ProgramLauncher {
 }
 
 impl ProgramLauncher {
-    /// Returns the launcher of a command, or of Bowline's own agent without one. Another agent gets this machine's
-    /// files and terminals from `bowline proxy`, where its client has none.
-    pub(super) fn new(agent: &[OsString], directory: &Path) -> Result<Self, CliError> {
+    /// Returns the launcher of a command, or without one that of Bowline's own agent with some options. Another agent
+    /// gets this machine's files and terminals from `bowline proxy`, where its client has none.
+    pub(super) fn new(agent: &[OsString], own_options: &[&str], directory: &Path) -> Result<Self, CliError> {
         let own = std::env::current_exe().context("cannot find the bowline program")?;
         let supervisor = SupervisorProgram { program: own.clone(), args: vec![SUPERVISOR_COMMAND.into()] };
         let mut words = vec![own.into_os_string()];
         if agent.is_empty() {
             words.push("agent".into());
+            words.extend(own_options.iter().map(OsString::from));
         } else {
             words.extend(["proxy", "--host", "--"].map(OsString::from));
             words.extend(agent.iter().cloned());
