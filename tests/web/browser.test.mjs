@@ -390,7 +390,7 @@ describe("approvals", () => {
     await prompt(page, "write refused.txt x");
     await approval(page).getByRole("region", { name: "Changes of refused.txt" }).waitFor();
     await approval(page).getByRole("button", { name: "Reject" }).first().click();
-    await conversation(page).getByText(/^result: (?!written)/).waitFor();
+    await conversation(page).getByText(/^result: (?!written|exit)/).waitFor();
     await assert.rejects(disk("refused.txt"));
   });
 
