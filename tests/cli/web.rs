@@ -30,6 +30,21 @@ impl Page {
         Self { process, lines, address, ticket }
     }
 
+    /// Logs a browser in, and returns its cookie.
+    fn log_in(&self) -> String {
+        let login = self.send("POST", "/login", "", &format!("{{\"ticket\":\"{}\"}}", self.ticket));
+        login.split("set-cookie: ").nth(1).unwrap().split(';').next().unwrap().to_owned()
+    }
+
+    /// Opens an event stream, and returns its lines.
+    fn stream(&self, headers: &str) -> impl Iterator<Item = String> + use<> {
+        let mut stream = TcpStream::connect(&self.address).unwrap();
+        let host = &self.address;
+        write!(stream, "GET /acp HTTP/1.1\r\nHost: {host}\r\nAccept: text/event-stream\r\n{headers}\r\n")
+            .unwrap();
+        BufReader::new(stream).lines().map(Result::unwrap)
+    }
+
     /// Sends a request, and returns the response.
     fn send(&self, method: &str, path: &str, headers: &str, body: &str) -> String {
         let mut stream = TcpStream::connect(&self.address).unwrap();
@@ -59,11 +74,10 @@ fn a_link_logs_one_browser_in_and_ctrl_c_ends_the_page() {
     let mut page = Page::start(&scene);
     assert!(page.send("GET", "/", "", "").contains("<title>Bowline</title>"));
     assert!(page.send("GET", "/api/me", "", "").starts_with("HTTP/1.1 401"));
-    let body = format!("{{\"ticket\":\"{}\"}}", page.ticket);
-    let login = page.send("POST", "/login", "", &body);
-    let cookie = login.split("set-cookie: ").nth(1).unwrap().split(';').next().unwrap();
+    let cookie = page.log_in();
     let me = page.send("GET", "/api/me", &format!("Cookie: {cookie}\r\n"), "");
     assert!(me.contains("\"name\":\"local\",\"role\":\"admin\"") && me.contains("\"isLocal\":true"), "{me}");
+    let body = format!("{{\"ticket\":\"{}\"}}", page.ticket);
     assert!(page.send("POST", "/login", "", &body).starts_with("HTTP/1.1 401"), "a second login");
     // The same directory has one page.
     let second = scene.run(&["web", "--no-open"]);
@@ -78,6 +92,35 @@ fn a_link_logs_one_browser_in_and_ctrl_c_ends_the_page() {
     let port = |address: &str| address.rsplit_once(':').unwrap().1.to_owned();
     let cookie = cookie.replacen(&port(&page.address), &port(&again.address), 1);
     assert!(again.send("GET", "/api/me", &format!("Cookie: {cookie}\r\n"), "").starts_with("HTTP/1.1 200"));
+}
+
+#[test]
+fn the_agent_runs_commands_after_a_question() {
+    let scene = CliFixture::new();
+    let page = Page::start(&scene);
+    let cookie = format!("Cookie: {}\r\n", page.log_in());
+    let headers = format!("Content-Type: application/json\r\n{cookie}");
+    let first = r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":1}}"#;
+    let response = page.send("POST", "/acp", &headers, first);
+    let id = response.lines().find_map(|line| line.strip_prefix("acp-connection-id: ")).unwrap();
+    let connection = format!("Acp-Connection-Id: {id}\r\n");
+    let mut own = page.stream(&format!("{cookie}{connection}"));
+    let new = serde_json::json!({
+        "jsonrpc": "2.0", "id": 1, "method": "session/new",
+        "params": { "cwd": scene.project(), "mcpServers": [] },
+    });
+    page.send("POST", "/acp", &format!("{headers}{connection}"), &new.to_string());
+    let created = own.find_map(|line| line.split("\"sessionId\":\"").nth(1).map(str::to_owned)).unwrap();
+    let session = created.split('"').next().unwrap();
+    let mut updates = page.stream(&format!("{cookie}{connection}Acp-Session-Id: {session}\r\n"));
+    let prompt = serde_json::json!({
+        "jsonrpc": "2.0", "id": 2, "method": "session/prompt",
+        "params": { "sessionId": session, "prompt": [{ "type": "text", "text": "run make boat" }] },
+    });
+    page.send("POST", "/acp", &format!("{headers}{connection}"), &prompt.to_string());
+    let question =
+        updates.find(|line| line.contains("session/request_permission") || line.contains("stopReason"));
+    assert!(question.unwrap().contains("make boat"));
 }
 
 #[test]

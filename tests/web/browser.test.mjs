@@ -390,7 +390,7 @@ describe("approvals", () => {
     await prompt(page, "write refused.txt x");
     await approval(page).getByRole("region", { name: "Changes of refused.txt" }).waitFor();
     await approval(page).getByRole("button", { name: "Reject" }).first().click();
-    await conversation(page).getByText(/^result: (?!written)/).waitFor();
+    await conversation(page).getByText(/^result: (?!written|exit)/).waitFor();
     await assert.rejects(disk("refused.txt"));
   });
 
@@ -695,6 +695,17 @@ describe("people", () => {
 });
 
 describe("budgets", () => {
+  test("a first visit transfers less than 150 KiB, once", async () => {
+    const visitor = await open();
+    const total = (list) => list.reduce((sum, size) => sum + size, 0);
+    const measure = () => visitor.evaluate(() => [...performance.getEntriesByType("navigation"), ...performance.getEntriesByType("resource")].filter(({ name }) => !name.includes("/api/")).map(({ transferSize }) => transferSize));
+    const first = await measure();
+    assert.ok(first.length > 30 && total(first) < 150 << 10, `${total(first)} bytes in ${first.length} files`);
+    await visitor.reload();
+    await visitor.getByRole("heading", { name: "Sessions", exact: true }).waitFor();
+    assert.ok(total(await measure()) < 10 << 10, "a second visit transfers the files again");
+  });
+
   /** Runs a measurement until it is within its budget: other work on the machine may disturb one, not three. */
   async function within(budget, measure) {
     const results = [];

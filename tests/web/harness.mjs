@@ -8,9 +8,9 @@ import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
-import { assetsDir, requirePackage, testsDir } from "./packages.mjs";
+import { requirePackage, testsDir } from "./packages.mjs";
 
-/** The program under test. */
+/** The program under test. With BOWLINE_WEB_ASSETS it serves the files of that directory instead of its own. */
 const program = process.env.BOWLINE_BIN ?? join(process.env.CARGO_TARGET_DIR ?? join(testsDir, "../../target"), "release/bowline");
 
 /** How long a step may take, in milliseconds: only a hang exceeds it. */
@@ -79,7 +79,7 @@ export class Server {
 
   get env() {
     const directories = Object.fromEntries(["CONFIG", "STATE", "DATA", "CACHE"].map((kind) => [`XDG_${kind}_HOME`, join(this.directory, kind.toLowerCase())]));
-    return { PATH: process.env.PATH, HOME: this.directory, LANG: "C.UTF-8", BOWLINE_WEB_ASSETS: assetsDir, ...directories };
+    return { PATH: process.env.PATH, HOME: this.directory, LANG: "C.UTF-8", ...directories, ...(process.env.BOWLINE_WEB_ASSETS ? { BOWLINE_WEB_ASSETS: process.env.BOWLINE_WEB_ASSETS } : {}) };
   }
 
   async launch() {
@@ -128,7 +128,8 @@ export class Server {
 
   async stop() {
     await this.kill();
-    await rm(this.directory, { recursive: true, force: true });
+    // Agents that end after the program may still write.
+    await rm(this.directory, { recursive: true, force: true, maxRetries: 20, retryDelay: 100 });
   }
 }
 

@@ -15,7 +15,7 @@ const NOW = Date.UTC(2026, 0, 15, 10, 30);
 
 const target = resolve(process.argv[2] ?? "docs/images");
 const directory = join(tmpdir(), "bowline-pictures");
-await rm(directory, { recursive: true, force: true });
+await rm(directory, { recursive: true, force: true, maxRetries: 20, retryDelay: 100 });
 await mkdir(directory);
 await mkdir(target, { recursive: true });
 const [browser, server] = await Promise.all([launchBrowser(), Server.start({ directory })]);
@@ -25,10 +25,11 @@ async function open(options) {
   const page = await openPage(browser, server, { ...options, context: { reducedMotion: "reduce", timezoneId: "UTC", locale: "en-GB", ...options?.context } });
   await page.clock.setFixedTime(NOW);
   const ids = new Map();
-  await page.route(/\/api\/(overview(\?|$)|audit(\?|$)|sessions\/[^/]+\/changes)/, async (route) => {
+  await page.route(/\/api\/(overview(\?|$)|audit(\?|$)|sessions\/[^/]+\/(changes|events))/, async (route) => {
     const response = await route.fetch();
     const text = (await response.text())
       .replace(/"(at|createdAt|updatedAt)":\d+/g, (_, name) => `"${name}":${NOW - 4 * 60_000}`)
+      .replace(/"sessionId":"[^"]+"/g, '"sessionId":"session-1"').replace(/"(id|requestId)":"[0-9a-f]{16}"/g, '"$1":"request-1"').replace(/call-\d+-/g, "call-")
       .replace(/"session":"([^"]+)"/g, (_, id) => `"session":"${ids.get(id) ?? ids.set(id, `session-${ids.size + 1}`).get(id)}"`);
     await route.fulfill({ status: response.status(), contentType: "application/json", body: text });
   });
@@ -79,6 +80,7 @@ try {
   await prompt(page, "Why does the parser block when a reader is slow?");
   await feed(page).getByRole("link", { name: "the notes" }).waitFor();
   await page.locator(".sidebar").getByText("Find out why").waitFor();
+  await page.locator(".view-head .state-idle").waitFor();
   await picture(page, "conversation");
 
   const second = await startIn(server.project, "Sign the parser's source");
@@ -90,7 +92,7 @@ try {
   await startIn(server.project, "Bound the parser's buffer");
   await page.getByRole("region", { name: "Changes of src/limits.rs" }).waitFor();
   await page.getByRole("button", { name: "Side by side" }).click();
-  await page.locator(".sidebar").getByText("Bound the parser").waitFor();
+  await page.locator(".sidebar .state-waiting").waitFor();
   await picture(page, "approval");
   const third = page.url().split("#")[1];
 

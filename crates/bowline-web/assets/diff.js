@@ -23,7 +23,7 @@ const isWide = signal(typeof window !== "undefined" && window.innerWidth >= SPLI
 if (typeof window !== "undefined") addEventListener("resize", () => (isWide.value = window.innerWidth >= SPLIT_WIDTH));
 
 /** Returns the layout in use. */
-export function currentLayout() {
+function currentLayout() {
   if (diffLayout.value !== "auto") return diffLayout.value;
   return isWide.value ? "split" : "unified";
 }
@@ -94,7 +94,7 @@ export function TextDiffs({ files, root }) {
 }
 
 /** @param {{file: FileDiff, root: string, isNew?: boolean}} props */
-export function FileDiffView({ file, root, isNew }) {
+function FileDiffView({ file, root, isNew }) {
   const path = root && file.path.startsWith(`${root}/`) ? file.path.slice(root.length + 1) : file.path;
   return html`<section class="file-diff" aria-label=${`Changes of ${path}`}>
     <header><span class="path" title=${file.path}><bdi>${visible(path)}</bdi></span>

@@ -94,19 +94,39 @@ export function patchSession(id, change) {
   sessions.value = sessions.value?.map((session) => (session.id === id ? { ...session, ...change } : session)) ?? null;
 }
 
-/** Follows the server's events from here on. @param {() => void} onUnauthorized */
+/**
+ * Follows the server's events from here on. Of all tabs one listens and tells the others: a browser opens few
+ * connections to a server, and each stream takes one for good.
+ * @param {() => void} onUnauthorized
+ */
 export function startOverview(onUnauthorized) {
   refreshOverview();
+  const channel = new BroadcastChannel("bowline.overview");
+  channel.addEventListener("message", refreshOverview);
+  const listen = () => {
+    followEvents(() => {
+      channel.postMessage(null);
+      refreshOverview();
+    }, onUnauthorized);
+    return new Promise(() => undefined);
+  };
+  // Pages that are not secure have no locks.
+  if (navigator.locks) void navigator.locks.request("bowline.overview", listen);
+  else void listen();
+}
+
+/** @param {() => void} onChange @param {() => void} onUnauthorized */
+function followEvents(onChange, onUnauthorized) {
   const events = new EventSource("/api/overview/events");
-  events.addEventListener("message", refreshOverview);
+  events.addEventListener("message", onChange);
   // What happened between two streams is not repeated.
-  events.addEventListener("open", refreshOverview);
+  events.addEventListener("open", onChange);
   events.addEventListener("error", () => {
     if (events.readyState !== EventSource.CLOSED) return;
     setTimeout(() => {
-      get("/api/me").then(() => startOverview(onUnauthorized), (error) => {
+      get("/api/me").then(() => followEvents(onChange, onUnauthorized), (error) => {
         if (error.status === 401) onUnauthorized();
-        else startOverview(onUnauthorized);
+        else followEvents(onChange, onUnauthorized);
       });
     }, RETRY_PAUSE);
   });

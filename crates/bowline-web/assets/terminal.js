@@ -71,9 +71,12 @@ function createElement(tag) {
   return element;
 }
 
-/** @param {string} name */
-function colour(name) {
-  return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+/** Returns a colour of the page as xterm.js understands it. @param {HTMLElement} element @param {string} name */
+function colour(element, name) {
+  element.style.color = `var(${name})`;
+  const { color } = getComputedStyle(element);
+  element.style.color = "";
+  return color;
 }
 
 /** @param {{output: TerminalOutput, length: number, label: string}} props `length` makes a change visible */
@@ -90,20 +93,22 @@ export function TerminalView({ output, length, label }) {
     let observer = null;
     let isGone = false;
     loadLibrary().then(({ Terminal, FitAddon }) => {
-      if (isGone || !host.current) return;
+      const element = host.current;
+      if (isGone || !element) return;
+      const shade = (/** @type {string} */ name) => colour(element, name);
       made = new Terminal({
         disableStdin: true, convertEol: true, scrollback: 5000, rows: 4, fontSize: 12.5, allowProposedApi: false, cursorInactiveStyle: "none",
-        fontFamily: colour("--mono"), screenReaderMode: false, linkHandler: null,
+        fontFamily: getComputedStyle(element).getPropertyValue("--mono"), screenReaderMode: false, linkHandler: null,
         theme: {
-          background: colour("--code-bg"), foreground: colour("--text"), cursor: colour("--code-bg"), selectionBackground: colour("--selection"),
-          red: colour("--red"), green: colour("--green"), yellow: colour("--amber"), cyan: colour("--accent"), brightBlack: colour("--muted"),
-          brightRed: colour("--red"), brightGreen: colour("--green"), brightYellow: colour("--amber"), brightCyan: colour("--accent"),
+          background: shade("--code-bg"), foreground: shade("--text"), cursor: shade("--code-bg"), selectionBackground: shade("--selection"),
+          red: shade("--red"), green: shade("--green"), yellow: shade("--amber"), cyan: shade("--accent"), brightBlack: shade("--muted"),
+          brightRed: shade("--red"), brightGreen: shade("--green"), brightYellow: shade("--amber"), brightCyan: shade("--accent"),
         },
       });
       for (const code of DROPPED_OSC) made.parser.registerOscHandler(code, () => true);
       const fit = new FitAddon();
       made.loadAddon(fit);
-      made.open(host.current);
+      made.open(element);
       made.textarea?.setAttribute("tabindex", "-1");
       const resize = () => {
         const columns = fit.proposeDimensions()?.cols;
@@ -111,7 +116,7 @@ export function TerminalView({ output, length, label }) {
       };
       resize();
       observer = new ResizeObserver(resize);
-      observer.observe(host.current);
+      observer.observe(element);
       setTerminal(made);
     }, () => setPlain(true));
     return () => {

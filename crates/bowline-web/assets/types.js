@@ -1,9 +1,6 @@
 // Types shared by the modules: messages of the protocol as far as the page reads them, and answers of the API.
 
-/** @typedef {import("./vendor/preact.js").ComponentChildren} Children */
-/** @typedef {import("./vendor/preact.js").VNode<any>} Node */
 /** @template T @typedef {import("./vendor/signals.js").Signal<T>} Signal */
-/** @template T @typedef {import("./vendor/signals.js").ReadonlySignal<T>} ReadonlySignal */
 
 /** @typedef {Record<string, any>} Json */
 

@@ -15,7 +15,7 @@ mod tests;
 /// How many lines are shown before and after a hunk.
 const CONTEXT_LINES: usize = 3;
 /// The most words of a hunk that are compared. In larger hunks no words are marked.
-const MAX_COMPARED_WORDS: usize = 4000;
+const MAX_HUNK_WORDS: usize = 4000;
 /// The part of a hunk that must be the same on both sides for its words to be marked, in percent.
 const MIN_COMMON_PERCENT: usize = 30;
 
@@ -28,11 +28,13 @@ pub struct DiffViewOptions {
     pub max_lines: usize,
     /// The most bytes that are shown.
     pub max_bytes: usize,
+    /// The most words that are compared; in further hunks no words are marked.
+    pub max_words: usize,
 }
 
 impl Default for DiffViewOptions {
     fn default() -> Self {
-        Self { ignore_whitespace: false, max_lines: 5000, max_bytes: 1 << 20 }
+        Self { ignore_whitespace: false, max_lines: 5000, max_bytes: 1 << 20, max_words: 20_000 }
     }
 }
 
@@ -108,6 +110,7 @@ pub fn compare(old: &str, new: &str, options: DiffViewOptions) -> DiffView {
     let mut views = Vec::new();
     let (mut lines, mut bytes, mut omitted_lines) = (0, 0, 0);
     let mut shown_until = 0;
+    let mut words_left = options.max_words;
     for (index, hunk) in hunks.iter().enumerate() {
         let next = hunks.get(index + 1).map_or(old.len(), |next| next.old.start);
         let before = hunk.old.start.saturating_sub(CONTEXT_LINES).max(shown_until)..hunk.old.start;
@@ -123,7 +126,10 @@ pub fn compare(old: &str, new: &str, options: DiffViewOptions) -> DiffView {
         }
         shown_until = after.end;
         let index = (!options.ignore_whitespace).then_some(index);
-        views.push(view_hunk(&old, &new, index, hunk, before, after));
+        let removed = old.get(hunk.old.clone()).unwrap_or_default();
+        let added = new.get(hunk.new.clone()).unwrap_or_default();
+        let marked = mark_words(removed, added, &mut words_left);
+        views.push(view_hunk(&old, &new, index, hunk, marked, before, after));
     }
     DiffView { added, removed, hunks: views, truncated: omitted_lines > 0, omitted_lines }
 }
@@ -139,12 +145,10 @@ fn view_hunk(
     new: &[&str],
     index: Option<usize>,
     hunk: &Hunk,
+    (removed, added): (MarkedLines, MarkedLines),
     before: Range<usize>,
     after: Range<usize>,
 ) -> HunkView {
-    let removed = old.get(hunk.old.clone()).unwrap_or_default();
-    let added = new.get(hunk.new.clone()).unwrap_or_default();
-    let (removed, added) = mark_words(removed, added);
     let context = |range: Range<usize>, new_start: usize| {
         range.enumerate().map(move |(offset, line)| {
             let text = old.get(line).copied().unwrap_or_default();
@@ -191,7 +195,7 @@ fn plain(text: &str) -> LinePart {
 type MarkedLines = Vec<Vec<LinePart>>;
 
 /// Marks the words that only one side has, if the sides have enough in common.
-fn mark_words(removed: &[&str], added: &[&str]) -> (MarkedLines, MarkedLines) {
+fn mark_words(removed: &[&str], added: &[&str], words_left: &mut usize) -> (MarkedLines, MarkedLines) {
     let unmarked = || {
         let side = |lines: &[&str]| lines.iter().map(|line| vec![plain(line)]).collect();
         (side(removed), side(added))
@@ -206,9 +210,11 @@ fn mark_words(removed: &[&str], added: &[&str]) -> (MarkedLines, MarkedLines) {
         return unmarked();
     }
     let (old, new) = (words(removed), words(added));
-    if old.len() + new.len() > MAX_COMPARED_WORDS {
+    let count = old.len() + new.len();
+    if count > MAX_HUNK_WORDS.min(*words_left) {
         return unmarked();
     }
+    *words_left -= count;
     let texts = |words: &[(usize, String)]| words.iter().map(|(_, word)| word.clone()).collect::<Vec<_>>();
     let operations = capture_diff_slices(Algorithm::Myers, &texts(&old), &texts(&new));
     let (mut old_changed, mut new_changed) = (vec![true; old.len()], vec![true; new.len()]);

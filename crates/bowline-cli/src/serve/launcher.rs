@@ -26,18 +26,25 @@ pub(super) struct ProgramLauncher {
     program: OsString,
     // The other agent's command; empty for Bowline's own.
     agent: Vec<OsString>,
+    // The options of Bowline's own.
+    own_options: Vec<OsString>,
     directory: PathBuf,
     supervisor: SupervisorProgram,
 }
 
 impl ProgramLauncher {
-    /// Returns the launcher of a command, or of Bowline's own agent without one. Another agent gets this machine's
-    /// files and terminals from `bowline proxy`, where its client has none.
-    pub(super) fn new(agent: &[OsString], directory: &Path) -> Result<Self, CliError> {
+    /// Returns the launcher of a command, or without one that of Bowline's own agent with some options. Another agent
+    /// gets this machine's files and terminals from `bowline proxy`, where its client has none.
+    pub(super) fn new(agent: &[OsString], own_options: &[&str], directory: &Path) -> Result<Self, CliError> {
         let own = std::env::current_exe().context("cannot find the bowline program")?;
         let supervisor = SupervisorProgram { program: own.clone(), args: vec![SUPERVISOR_COMMAND.into()] };
-        let (program, agent) = (own.into_os_string(), agent.to_vec());
-        Ok(Self { program, agent, directory: directory.to_owned(), supervisor })
+        Ok(Self {
+            program: own.into_os_string(),
+            agent: agent.to_vec(),
+            own_options: own_options.iter().map(OsString::from).collect(),
+            directory: directory.to_owned(),
+            supervisor,
+        })
     }
 
     /// Returns the command for a principal, which the audit log names.
@@ -45,7 +52,9 @@ impl ProgramLauncher {
         let own: &[&str] = if self.agent.is_empty() { &["agent"] } else { &["proxy", "--host"] };
         let mut words = vec![self.program.clone()];
         words.extend(own.iter().chain(&["--principal", principal]).map(OsString::from));
-        if !self.agent.is_empty() {
+        if self.agent.is_empty() {
+            words.extend(self.own_options.iter().cloned());
+        } else {
             words.push("--".into());
             words.extend(self.agent.iter().cloned());
         }

@@ -14,7 +14,7 @@ import { SessionTabs } from "./conversation.js";
 /** The longest message that is shown whole, in characters. */
 const MAX_SHOWN = 50_000;
 
-/** The most events of the server that are kept. */
+/** The most events of the server that are kept; the oldest are dropped. */
 const MAX_EVENTS = 20_000;
 
 /** Returns what a message is called: its method, or what it answers. @param {any} message */
@@ -39,18 +39,18 @@ export function Wire({ id }) {
   useEffect(() => {
     let isCurrent = true;
     const load = async () => {
-      let after = 0;
+      let after = Number(events[events.length - 1]?.key.slice(1) ?? 0);
       /** @type {Entry[]} */
-      const list = [];
+      const list = [...events];
       try {
         for (;;) {
           const answer = await get(sessionPath(id, "events"), { after });
           for (const event of answer.events) list.push({ key: `e${event.seq}`, version: 0, at: event.at ?? null, direction: "in", ...messageName(event.message), text: JSON.stringify(event.message) });
           const last = answer.events[answer.events.length - 1]?.seq;
-          if (last === undefined || last >= answer.last || list.length >= MAX_EVENTS || !isCurrent) break;
+          if (last === undefined || last >= answer.last || !isCurrent) break;
           after = last;
         }
-        if (isCurrent) setEvents(list);
+        if (isCurrent) setEvents(list.slice(-MAX_EVENTS));
         if (isCurrent) setError("");
       } catch (failure) {
         if (isCurrent) setError(failure instanceof Error ? failure.message : String(failure));

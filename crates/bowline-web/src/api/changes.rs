@@ -35,7 +35,7 @@ const MAX_HUNK_BYTES: usize = 4 << 20;
 const MAX_PATCH_BYTES: usize = 64 << 20;
 /// What is shown of one change.
 const VIEW_OPTIONS: DiffViewOptions =
-    DiffViewOptions { ignore_whitespace: false, max_lines: 2000, max_bytes: 256 << 10 };
+    DiffViewOptions { ignore_whitespace: false, max_lines: 2000, max_bytes: 256 << 10, max_words: 2000 };
 
 /// `GET /api/sessions/{id}/changes`.
 pub(super) async fn list(State(web): State<Arc<Web>>, Path(id): Path<String>, request: Request) -> ApiResult {

@@ -17,6 +17,8 @@ use crate::markdown;
 
 /// The most texts or files of a request.
 const MAX_TEXTS: usize = 500;
+/// The most words that are compared for a request.
+const MAX_COMPARED_WORDS: usize = 40_000;
 /// The most bytes of markdown in a request.
 const MAX_MARKDOWN_BYTES: usize = 1 << 20;
 
@@ -64,7 +66,11 @@ pub(super) async fn diff(State(web): State<Arc<Web>>, request: Request) -> ApiRe
     if body.files.len() > MAX_TEXTS {
         return Err(ApiError::invalid(format!("a request has at most {MAX_TEXTS} files")));
     }
-    let options = DiffViewOptions { ignore_whitespace: body.ignore_whitespace, ..DiffViewOptions::default() };
+    let options = DiffViewOptions {
+        ignore_whitespace: body.ignore_whitespace,
+        max_words: MAX_COMPARED_WORDS / body.files.len().max(1),
+        ..DiffViewOptions::default()
+    };
     run_blocking(move || {
         let compare = |file: &DiffFile| {
             let (old, new) = (file.old.as_deref(), file.new.as_deref());

@@ -122,6 +122,17 @@ fn what_is_too_much_is_left_out_and_counted() {
     assert_eq!(compare(&old, &new, options).hunks, []);
 }
 
+#[test]
+fn words_are_marked_only_as_far_as_the_limit_allows() {
+    let line = |word: &str| format!("let value = {word};\nsame\nsame\n");
+    let (old, new) = (line("one").repeat(4), line("two").repeat(4));
+    let options = DiffViewOptions { max_words: 45, ..DiffViewOptions::default() };
+    let view = compare(&old, &new, options);
+    let has_marks = |hunk: &HunkView| hunk.lines.iter().flat_map(|line| &line.parts).any(|part| part.changed);
+    let marked: Vec<bool> = view.hunks.iter().map(has_marks).collect();
+    assert_eq!(marked, [true, true, false, false]);
+}
+
 proptest! {
     #[test]
     fn a_view_has_both_texts(
