@@ -559,7 +559,7 @@ impl Hub {
                 (id.clone(), connection.principal.token.clone())
             };
             // The client of another server is checked there.
-            state.connections.iter().filter(|(_, connection)| !connection.is_remote).map(token).collect()
+            state.connections.iter().filter(|(_, connection)| !connection.is_remote()).map(token).collect()
         };
         if connections.is_empty() {
             return;
