@@ -38,12 +38,16 @@ pub fn first(input: &[u8]) -> Option<u8> {
 }
 `;
 
-/** Returns the browser; the tests share one. */
+/** Returns the browser; the tests share one. It is the system's Chromium, or else the one that comes as a package. */
 export async function launchBrowser() {
   const { chromium } = requirePackage("playwright-core");
-  const executablePath = ["/usr/bin/chromium", "/usr/bin/chromium-browser", "/usr/bin/google-chrome"].find(existsSync);
-  if (!executablePath) throw new Error("there is no Chromium: install Debian's package `chromium`");
-  return chromium.launch({ executablePath, args: ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"] });
+  const system = ["/usr/bin/chromium", "/usr/bin/chromium-browser", "/usr/bin/google-chrome"].find(existsSync);
+  const usual = ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"];
+  if (system && !process.env.BOWLINE_PACKAGED_CHROMIUM) return chromium.launch({ executablePath: system, args: usual });
+  // The package brings its libraries along only where it believes to be in the environment it was made for.
+  process.env.AWS_LAMBDA_JS_RUNTIME ??= "nodejs22.x";
+  const { default: packaged } = requirePackage("@sparticuz/chromium");
+  return chromium.launch({ executablePath: await packaged.executablePath(), args: [...packaged.args, ...usual] });
 }
 
 /** A port that is free now. */

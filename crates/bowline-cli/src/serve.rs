@@ -251,10 +251,8 @@ impl OpenedServer {
         let OpenedStore { store, cookie_key } = setup.store;
         let access = AccessOptions { cookie_key: Some(cookie_key), ..setup.access };
         let roots = setup.options.roots.clone();
-        // On this machine the agent may run commands, after a question, as with `bowline chat`.
-        let own_options: &[&str] = if setup.page == Some(PageOwner::LocalUser) { &["--shell"] } else { &[] };
         let directory = roots.first().map_or(Path::new("/"), PathBuf::as_path);
-        let launcher = ProgramLauncher::new(&setup.agent, own_options, directory)?;
+        let launcher = ProgramLauncher::new(&setup.agent, directory)?;
         let hub = Hub::new(store, Arc::new(launcher), Arc::new(Metrics::default()), setup.options);
         let listener = TcpListener::bind(setup.listen).await;
         let listener = listener.with_context(|| format!("cannot listen on {}", setup.listen))?;

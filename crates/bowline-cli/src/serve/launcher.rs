@@ -26,22 +26,19 @@ pub(super) struct ProgramLauncher {
     program: OsString,
     // The other agent's command; empty for Bowline's own.
     agent: Vec<OsString>,
-    // The options of Bowline's own.
-    own_options: Vec<OsString>,
     directory: PathBuf,
     supervisor: SupervisorProgram,
 }
 
 impl ProgramLauncher {
-    /// Returns the launcher of a command, or without one that of Bowline's own agent with some options. Another agent
-    /// gets this machine's files and terminals from `bowline proxy`, where its client has none.
-    pub(super) fn new(agent: &[OsString], own_options: &[&str], directory: &Path) -> Result<Self, CliError> {
+    /// Returns the launcher of a command, or without one that of Bowline's own agent. Another agent gets this machine's
+    /// files and terminals from `bowline proxy`, where its client has none.
+    pub(super) fn new(agent: &[OsString], directory: &Path) -> Result<Self, CliError> {
         let own = std::env::current_exe().context("cannot find the bowline program")?;
         let supervisor = SupervisorProgram { program: own.clone(), args: vec![SUPERVISOR_COMMAND.into()] };
         Ok(Self {
             program: own.into_os_string(),
             agent: agent.to_vec(),
-            own_options: own_options.iter().map(OsString::from).collect(),
             directory: directory.to_owned(),
             supervisor,
         })
@@ -49,12 +46,11 @@ impl ProgramLauncher {
 
     /// Returns the command for a principal, which the audit log names.
     fn command_for(&self, principal: &str) -> AgentCommand {
-        let own: &[&str] = if self.agent.is_empty() { &["agent"] } else { &["proxy", "--host"] };
+        // Where the client has no terminals, Bowline's agent runs commands here, after a question.
+        let own: &[&str] = if self.agent.is_empty() { &["agent", "--shell"] } else { &["proxy", "--host"] };
         let mut words = vec![self.program.clone()];
         words.extend(own.iter().chain(&["--principal", principal]).map(OsString::from));
-        if self.agent.is_empty() {
-            words.extend(self.own_options.iter().cloned());
-        } else {
+        if !self.agent.is_empty() {
             words.push("--".into());
             words.extend(self.agent.iter().cloned());
         }
