@@ -112,7 +112,9 @@ impl EventLog {
             return;
         }
         log.generation = None;
-        (log.tail, log.tail_bytes) = (VecDeque::new(), 0);
+        if self.store.shared().is_some() {
+            (log.tail, log.tail_bytes) = (VecDeque::new(), 0);
+        }
         if log.committed.receiver_count() == 0 {
             state.sessions.remove(session);
         } else {
@@ -289,6 +291,7 @@ impl EventLog {
         bytes: usize,
         lost: &HashMap<SessionId, u64>,
     ) -> Vec<AfterCommit> {
+        let is_shared = self.store.shared().is_some();
         let mut state = self.lock();
         state.pending_bytes -= bytes;
         state.is_writing = false;
@@ -304,7 +307,7 @@ impl EventLog {
                         continue;
                     }
                     published += 1;
-                    log.publish(event);
+                    log.publish(event, is_shared);
                     changed.insert(session);
                 }
                 PendingItem::Mutation(_) => {}
@@ -329,12 +332,12 @@ impl EventLog {
 }
 
 impl SessionLog {
-    fn publish(&mut self, event: Event) {
+    fn publish(&mut self, event: Event, is_shared: bool) {
         self.committed.send_if_modified(|seq| {
             *seq = event.seq;
             false
         });
-        if self.generation.is_none() {
+        if self.generation.is_none() && is_shared {
             // Subscribers read the store, because another server may append, too.
             return;
         }
@@ -485,7 +488,9 @@ impl Subscription {
     fn recent(&self) -> Option<Vec<Event>> {
         let state = self.log.lock();
         let log = state.sessions.get(&self.session)?;
-        log.generation?;
+        if log.generation.is_none() && self.log.store.shared().is_some() {
+            return None;
+        }
         let first = log.tail.front()?;
         let next = self.cursor.saturating_add(1);
         if first.seq > next {
