@@ -46,7 +46,7 @@ export async function launchBrowser() {
   if (system && !process.env.BOWLINE_PACKAGED_CHROMIUM) return chromium.launch({ executablePath: system, args: usual });
   // The package brings its libraries along only where it believes to be in the environment it was made for.
   process.env.AWS_LAMBDA_JS_RUNTIME ??= "nodejs22.x";
-  const { default: packaged } = requirePackage("@sparticuz/chromium");
+  const packaged = requirePackage("@sparticuz/chromium");
   return chromium.launch({ executablePath: await packaged.executablePath(), args: [...packaged.args, ...usual] });
 }
 

@@ -112,7 +112,9 @@ impl EventLog {
             return;
         }
         log.generation = None;
-        (log.tail, log.tail_bytes) = (VecDeque::new(), 0);
+        if self.store.shared().is_some() {
+            (log.tail, log.tail_bytes) = (VecDeque::new(), 0);
+        }
         if log.committed.receiver_count() == 0 {
             state.sessions.remove(session);
         } else {
@@ -294,6 +296,7 @@ impl EventLog {
         bytes: usize,
         lost: &HashMap<SessionId, u64>,
     ) -> Vec<AfterCommit> {
+        let is_shared = self.store.shared().is_some();
         let mut state = self.lock();
         state.pending_bytes -= bytes;
         state.is_writing = false;
@@ -309,7 +312,7 @@ impl EventLog {
                         continue;
                     }
                     published += 1;
-                    log.publish(event);
+                    log.publish(event, is_shared);
                     changed.insert(session);
                 }
                 PendingItem::Mutation(_) => {}
@@ -334,12 +337,12 @@ impl EventLog {
 }
 
 impl SessionLog {
-    fn publish(&mut self, event: Event) {
+    fn publish(&mut self, event: Event, is_shared: bool) {
         self.committed.send_if_modified(|seq| {
             *seq = event.seq;
             false
         });
-        if self.generation.is_none() {
+        if self.generation.is_none() && is_shared {
             // Subscribers read the store, because another server may append, too.
             return;
         }
@@ -490,9 +493,13 @@ impl Subscription {
     fn recent(&mut self) -> Option<Vec<Event>> {
         let state = self.log.lock();
         let log = state.sessions.get(&self.session)?;
-        log.generation?;
-        // A number that the session does not have yet, perhaps because the last events were lost.
-        self.cursor = self.cursor.min(log.last_seq);
+        match log.generation {
+            // A number that the session does not have yet, perhaps because the last events were lost.
+            Some(_) => self.cursor = self.cursor.min(log.last_seq),
+            // Another server may append to it.
+            None if self.log.store.shared().is_some() => return None,
+            None => {}
+        }
         let first = log.tail.front()?;
         let next = self.cursor.saturating_add(1);
         if first.seq > next {

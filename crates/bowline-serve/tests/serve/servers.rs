@@ -180,6 +180,9 @@ async fn clients_of_all_servers_use_one_session_and_the_first_answer_counts() {
     assert_eq!(b.until_response(2).await, ["1", "2", "3", END_TURN]);
     a.until("3").await;
     assert_eq!(cluster.launcher.prompts.load(Ordering::SeqCst), 1);
+    // It returns to another server, and does not know that its prompt arrived.
+    let mut b = cluster.return_to(2, &session, b).await;
+    b.client.prompt(2, &session, "count 3").await;
 
     // A question reaches all, and each answers.
     b.client.prompt(3, &session, "ask").await;
@@ -214,6 +217,7 @@ async fn clients_of_all_servers_use_one_session_and_the_first_answer_counts() {
     // The session is listed and deleted by another server.
     b.client.request(5, "session/list", json!({})).await;
     assert_eq!(b.own.next().await.1["result"]["sessions"][0]["_meta"]["bowline"]["state"], "idle");
+    assert_eq!(cluster.launcher.prompts.load(Ordering::SeqCst), 3, "each was done once");
     cluster.check(&session, vec![a, b, late]);
     c.client.request(6, "session/delete", json!({ "sessionId": session })).await;
     assert_eq!(c.own.next().await.1["result"], json!({}));

@@ -279,11 +279,11 @@ mod tests {
         }
         assert!(!shown.contains("secret"));
         expect![[r#"
-            PostgresUrl(bowline on db.example) Require
-            PostgresUrl(bowline on localhost) Disable
-            PostgresUrl(bowline on db.example) Disable
-            PostgresUrl(bowline on db.example) Require
-            PostgresUrl(bowline on /run/postgresql) Disable
+            PostgresUrl(db.example/bowline) Require
+            PostgresUrl(localhost/bowline) Disable
+            PostgresUrl(db.example/bowline) Disable
+            PostgresUrl(db.example/bowline) Require
+            PostgresUrl(/run/postgresql/bowline) Disable
             ! this is not a PostgreSQL address: invalid connection string: invalid value for option `sslmode`; write postgres://USER:PASSWORD@HOST:PORT/DATABASE?sslmode=require
             ! the PostgreSQL address names no host; for a local socket, write postgres:///DATABASE?host=/run/postgresql
             ! this is not a PostgreSQL address: invalid connection string: invalid value for option `port`; write postgres://USER:PASSWORD@HOST:PORT/DATABASE?sslmode=require
