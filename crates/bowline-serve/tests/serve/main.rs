@@ -7,4 +7,5 @@ mod checker;
 mod servers;
 mod sessions;
 mod support;
+mod tls;
 mod transport;

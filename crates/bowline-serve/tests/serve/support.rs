@@ -108,7 +108,8 @@ impl ScriptedAgent {
                     if let Some(start) = &self.slow_start {
                         start.acquire().await.unwrap().forget();
                     }
-                    json!({ "protocolVersion": 1, "agentCapabilities": { "loadSession": true } })
+                    let offered = json!({ "loadSession": true, "sessionCapabilities": { "fork": {} } });
+                    json!({ "protocolVersion": 1, "agentCapabilities": offered })
                 }
                 Some("session/new") => {
                     let id = format!("s{}", self.sessions.fetch_add(1, Ordering::SeqCst) + 1);
@@ -119,6 +120,9 @@ impl ScriptedAgent {
                     )
                     .await;
                     json!({ "sessionId": id, "modes": { "currentModeId": "ask", "availableModes": [] } })
+                }
+                Some("session/fork") => {
+                    json!({ "sessionId": format!("s{}", self.sessions.fetch_add(1, Ordering::SeqCst) + 1) })
                 }
                 Some("session/load") => {
                     let id = params["sessionId"].as_str().unwrap();
@@ -227,6 +231,10 @@ impl ScriptedAgent {
     }
 }
 
+fn new_runtime() -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap()
+}
+
 /// A running server.
 pub(crate) struct Server {
     pub(crate) hub: Arc<Hub>,
@@ -274,8 +282,23 @@ impl Server {
     }
 
     pub(crate) async fn start_with(place: &Path, options: HubOptions, access: AccessOptions) -> Self {
+        Self::start_on(place, options, access, None).await
+    }
+
+    /// Starts the server with a certificate.
+    pub(crate) async fn start_with_tls(place: &Path, tls: Arc<rustls::ServerConfig>) -> Self {
+        let access = AccessOptions { is_loopback: true, is_secure: true, ..AccessOptions::default() };
+        Self::start_on(place, HubOptions::default(), access, Some(tls)).await
+    }
+
+    async fn start_on(
+        place: &Path,
+        options: HubOptions,
+        access: AccessOptions,
+        tls: Option<Arc<rustls::ServerConfig>>,
+    ) -> Self {
         let (hub, launcher, router) = Self::build(place, options, access);
-        Self::serve(hub, launcher, router).await
+        Self::serve_on(new_runtime(), hub, launcher, router, tls).await
     }
 
     /// Starts one of several servers on a database. They have the agents in common.
@@ -286,21 +309,14 @@ impl Server {
         lease: Duration,
     ) -> Self {
         // Its own, so that everything of it can end at once.
-        let runtime =
-            tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+        let runtime = new_runtime();
         let (url, options) =
             (url.clone(), PostgresOptions { name: "test".to_owned(), lease, heartbeat: HEARTBEAT });
         let store = runtime.spawn(async move { PostgresServerStore::open_for_server(&url, options).await });
         let store = Arc::new(store.await.unwrap().unwrap());
         let access = AccessOptions { is_loopback: true, ..AccessOptions::default() };
         let (hub, router) = Self::build_on(store, launcher, place, HubOptions::default(), access);
-        Self::serve_on(runtime, hub, Arc::clone(launcher), router).await
-    }
-
-    async fn serve(hub: Arc<Hub>, launcher: Arc<ScriptedLauncher>, router: axum::Router) -> Self {
-        let runtime =
-            tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
-        Self::serve_on(runtime, hub, launcher, router).await
+        Self::serve_on(runtime, hub, Arc::clone(launcher), router, None).await
     }
 
     async fn serve_on(
@@ -308,10 +324,12 @@ impl Server {
         hub: Arc<Hub>,
         launcher: Arc<ScriptedLauncher>,
         router: axum::Router,
+        tls: Option<Arc<rustls::ServerConfig>>,
     ) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let url = format!("http://{}", listener.local_addr().unwrap());
-        let listening = ListenerOptions { tls: None, max_connections: 1000 };
+        let scheme = if tls.is_some() { "https" } else { "http" };
+        let url = format!("{scheme}://{}", listener.local_addr().unwrap());
+        let listening = ListenerOptions { tls, max_connections: 1000 };
         runtime.spawn(Arc::clone(&hub).run());
         let listener = listener.into_std().unwrap();
         runtime.spawn(async move {
@@ -333,12 +351,19 @@ impl Server {
     }
 
     pub(crate) async fn client_with(&self, token: &str, capabilities: Value, meta: Value) -> Client {
-        let mut client = Client {
-            http: http_client(reqwest::Client::builder()),
-            url: format!("{}/acp", self.url),
-            token: token.to_owned(),
-            connection: String::new(),
-        };
+        self.connect(http_client(reqwest::Client::builder()), token, capabilities, meta).await
+    }
+
+    /// Connects a client with its own way of HTTP.
+    pub(crate) async fn connect(
+        &self,
+        http: reqwest::Client,
+        token: &str,
+        capabilities: Value,
+        meta: Value,
+    ) -> Client {
+        let (url, token) = (format!("{}/acp", self.url), token.to_owned());
+        let mut client = Client { http, url, token, connection: String::new() };
         let mut params = json!({ "protocolVersion": 1, "clientCapabilities": capabilities });
         if !meta.is_null() {
             params["_meta"] = meta;
@@ -452,7 +477,13 @@ impl Client {
         }
         let response = request.send().await.unwrap();
         assert_eq!(response.status(), 200);
-        Stream { response, decoder: SseDecoder::new(1 << 20), waiting: std::collections::VecDeque::new() }
+        let version = response.version();
+        Stream {
+            version,
+            response,
+            decoder: SseDecoder::new(1 << 20),
+            waiting: std::collections::VecDeque::new(),
+        }
     }
 
     /// Opens a session in a directory, and returns its id with its stream.
@@ -473,6 +504,7 @@ impl Client {
 
 /// An event stream.
 pub(crate) struct Stream {
+    pub(crate) version: reqwest::Version,
     response: reqwest::Response,
     decoder: SseDecoder,
     waiting: std::collections::VecDeque<SseEvent>,
