@@ -110,8 +110,16 @@ impl TestPostgres {
         postgres.arg("-D").arg(self.data()).arg("-k").arg(self.directory.path());
         postgres.args(settings.iter().flat_map(|setting| ["-c", setting]));
         let log = std::fs::File::create(self.directory.path().join("log")).unwrap();
-        self.process = Some(postgres.stdout(Stdio::null()).stderr(log).spawn().unwrap());
-        wait_until("the start of PostgreSQL", || self.try_run("postgres", "SELECT 1").is_ok());
+        postgres.stdout(Stdio::null()).stderr(log);
+        let mut process = postgres.spawn().unwrap();
+        wait_until("the start of PostgreSQL", || {
+            // After a crash it does not start while a process of the crashed one is left.
+            if process.try_wait().unwrap().is_some() {
+                process = postgres.spawn().unwrap();
+            }
+            self.try_run("postgres", "SELECT 1").is_ok()
+        });
+        self.process = Some(process);
     }
 
     fn try_run(&self, database: &str, sql: &str) -> Result<String, String> {

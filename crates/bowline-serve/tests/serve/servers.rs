@@ -214,10 +214,18 @@ async fn clients_of_all_servers_use_one_session_and_the_first_answer_counts() {
     c.cancel(&session).await;
     assert_eq!(a.until_response(4).await.last().unwrap(), r#"result {"stopReason":"cancelled"}"#);
 
+    // A request is cancelled from another server.
+    b.until("waiting").await;
+    b.client.prompt(5, &session, "wait").await;
+    b.until("waiting").await;
+    let cancel = json!({ "jsonrpc": "2.0", "method": "$/cancel_request", "params": { "requestId": 5 } });
+    b.client.send(cancel).await;
+    assert_eq!(b.until_response(5).await.last().unwrap(), r#"result {"stopReason":"cancelled"}"#);
+
     // The session is listed and deleted by another server.
-    b.client.request(5, "session/list", json!({})).await;
+    b.client.request(6, "session/list", json!({})).await;
     assert_eq!(b.own.next().await.1["result"]["sessions"][0]["_meta"]["bowline"]["state"], "idle");
-    assert_eq!(cluster.launcher.prompts.load(Ordering::SeqCst), 3, "each was done once");
+    assert_eq!(cluster.launcher.prompts.load(Ordering::SeqCst), 4, "each was done once");
     cluster.check(&session, vec![a, b, late]);
     c.client.request(6, "session/delete", json!({ "sessionId": session })).await;
     assert_eq!(c.own.next().await.1["result"], json!({}));
@@ -342,11 +350,13 @@ async fn a_server_that_cannot_reach_the_database_stops_its_agents() {
     cluster.postgres.crash();
     // By its own clock: the database cannot tell it.
     wait_until_async("the end of the agent", || cluster.servers[0].hub.gauges().agents == 0).await;
-    assert!(!cluster.servers[0].hub.is_ready());
+    wait_until_async("the failure of a commit", || !cluster.servers[0].hub.is_ready()).await;
     cluster.postgres.restart();
     let mut a = cluster.return_to(0, &session, a).await;
     let lost = "error the server lost its lease in the database; the session can be opened again";
     assert_eq!(a.until_response(2).await, [lost]);
+    let leases = "SELECT count(*) FROM servers WHERE lease_until > now()";
+    wait_until_async("a new lease", || cluster.postgres.run(&cluster.database, leases) == "1").await;
     a.client.prompt(3, &session, "count 1").await;
     assert_eq!(a.until_response(3).await, ["1", END_TURN]);
     cluster.check(&session, vec![a]);

@@ -148,6 +148,12 @@ impl ScriptedAgent {
                     }
                     continue;
                 }
+                Some("$/cancel_request") => {
+                    for (_, waiting) in self.cancels.lock().unwrap().drain() {
+                        waiting.send(()).unwrap();
+                    }
+                    continue;
+                }
                 Some(_) => continue,
                 None => {
                     let waiting = self.pending.lock().unwrap().remove(message["id"].as_str().unwrap());

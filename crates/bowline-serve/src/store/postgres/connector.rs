@@ -166,6 +166,9 @@ pub(super) fn describe_error(error: &tokio_postgres::Error) -> String {
         }
         cause = error.source();
     }
+    if text.contains("certificate") {
+        text += "; if the database is yours, add its certificate authority to this system or name the file in SSL_CERT_FILE";
+    }
     text
 }
 
