@@ -106,8 +106,8 @@ fn requests_decisions_and_outcomes_are_listed() {
     "#]]
     .assert_eq(&scene.run_audit(&["show", "--path", "a.txt", "--turn", "1", "--last", "1"]));
     expect![[r#"
-        {"entry":1,"at":"WHEN","session":"$SESSION","turn":null,"call":null,"kind":"session/start","subject":null,"decision":"allowed","by":"nobody","reason":null,"latency_us":null,"before":null,"after":null,"bytes":null,"exit":null}
-        {"entry":11,"at":"WHEN","session":"$SESSION","turn":null,"call":null,"kind":"session/start","subject":null,"decision":"allowed","by":"nobody","reason":null,"latency_us":null,"before":null,"after":null,"bytes":null,"exit":null}
+        {"entry":1,"at":"WHEN","principal":null,"session":"$SESSION","turn":null,"call":null,"kind":"session/start","subject":null,"decision":"allowed","by":"nobody","reason":null,"latency_us":null,"before":null,"after":null,"bytes":null,"exit":null}
+        {"entry":11,"at":"WHEN","principal":null,"session":"$SESSION","turn":null,"call":null,"kind":"session/start","subject":null,"decision":"allowed","by":"nobody","reason":null,"latency_us":null,"before":null,"after":null,"bytes":null,"exit":null}
         --- 0
     "#]].assert_eq(&scene.run_audit(&["show", "--kind", "session/start", "--json"]));
     expect![[r#"

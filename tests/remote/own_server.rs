@@ -72,3 +72,42 @@ async fn a_turn_that_a_killed_server_interrupts_is_answered_and_the_session_goes
     caller.finish().await.unwrap();
     assert!(server.terminate().unwrap());
 }
+
+/// Returns the entries of the audit log about reads of `a.txt`, after a client without files has read it through a server
+/// with this agent.
+async fn audited_reads(agent: impl Fn(&str) -> Vec<String>) -> Vec<String> {
+    let place = tempfile::tempdir().unwrap();
+    let (home, project) = (place.path().join("home"), place.path().join("project"));
+    std::fs::create_dir(&home).unwrap();
+    std::fs::create_dir(&project).unwrap();
+    std::fs::write(project.join("a.txt"), "one\n").unwrap();
+    let bowline = build_program("bowline", &["build", "--quiet", "--package", "bowline-cli"]);
+    let agent = agent(bowline.to_str().unwrap());
+    let server = OwnServer::start(&bowline, &home, &project, "127.0.0.1:0", &agent).unwrap();
+    let mut caller = Caller::start_with_token(&format!("http://{}", server.address()), server.token());
+    let is_answer = |id: u64| move |message: &Value| message["method"].is_null() && message["id"] == id;
+    caller.send(request(0, "initialize", json!({ "protocolVersion": 1 }))).await;
+    until(&mut caller, is_answer(0)).await;
+    caller.send(request(1, "session/new", json!({ "cwd": project, "mcpServers": [] }))).await;
+    let (_, opened) = until(&mut caller, is_answer(1)).await;
+    caller.send(prompt(2, &opened["result"]["sessionId"], "read a.txt")).await;
+    let (_, answer) = until(&mut caller, is_answer(2)).await;
+    assert_eq!(answer["result"]["stopReason"], "end_turn", "{answer}");
+    caller.finish().await.unwrap();
+    assert!(server.terminate().unwrap());
+    let mut audit = std::process::Command::new(&bowline);
+    audit.args(["audit", "show", "--kind", "fs/read", "--path", "a.txt"]).current_dir(&project);
+    audit.env("HOME", &home).env("XDG_STATE_HOME", home.join("state"));
+    audit.env_remove("XDG_CONFIG_HOME").env_remove("XDG_DATA_HOME");
+    let output = String::from_utf8(audit.output().unwrap().stdout).unwrap();
+    output.lines().map(str::to_owned).collect()
+}
+
+#[tokio::test]
+async fn the_audit_log_names_the_token() {
+    let own = audited_reads(|_| Vec::new()).await;
+    assert!(!own.is_empty() && own.iter().all(|line| line.contains("(for tester, session ")), "{own:#?}");
+    // Another agent's reads are served and recorded by the proxy in front of it.
+    let other = audited_reads(|bowline| vec![bowline.to_owned(), "agent".to_owned()]).await;
+    assert!(other.iter().any(|line| line.contains("(for tester, session ")), "{other:#?}");
+}

@@ -63,6 +63,7 @@ pub struct AuditLog {
     writer: Arc<SharedWriter>,
     directory: PathBuf,
     anchor: PathBuf,
+    principal: Option<String>,
 }
 
 impl AuditLog {
@@ -99,7 +100,13 @@ impl AuditLog {
         let (directory, anchor) = (directory.to_owned(), anchor.to_owned());
         let owner = SharedWriter::start(writer, directory.clone(), MAX_DIRECT_WRITE)
             .map_err(error::io_error("start a thread for", &directory))?;
-        Ok(Self { writer: Arc::new(owner), directory, anchor })
+        Ok(Self { writer: Arc::new(owner), directory, anchor, principal: None })
+    }
+
+    /// Returns the log for an agent that works for a remote user, whose name each entry has.
+    #[must_use]
+    pub fn with_principal(self, principal: Option<String>) -> Self {
+        Self { principal, ..self }
     }
 
     /// Returns the paths of the log and of its anchor.
@@ -130,12 +137,19 @@ impl AuditLog {
     /// # Errors
     /// Fails if the entry is not certain to be in the log. The operation it records must not be carried out then.
     pub fn append(&self, entry: &AuditEntry) -> Result<u64, AuditError> {
-        self.writer.append(entry)
+        match &self.principal {
+            None => self.writer.append(entry),
+            Some(_) => self.writer.append(&self.with_name(entry.clone())),
+        }
     }
 
     /// Like [`AuditLog::append`], for an async caller: queues the entry, to be written with those of other callers.
     pub fn submit(&self, entry: AuditEntry) -> PendingAppend {
-        self.writer.submit(entry)
+        self.writer.submit(self.with_name(entry))
+    }
+
+    fn with_name(&self, entry: AuditEntry) -> AuditEntry {
+        AuditEntry { principal: self.principal.clone(), ..entry }
     }
 
     /// Waits until all appended entries are durable.

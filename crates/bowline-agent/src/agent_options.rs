@@ -36,6 +36,8 @@ pub enum ToolSet {
 pub struct AgentOptions {
     /// The paths of the user's own files.
     pub paths: AgentPaths,
+    /// The remote user for whom the agent works, named in the audit log.
+    pub principal: Option<String>,
     /// Which tools a model is offered.
     pub tool_set: ToolSet,
     /// Whether commands may be run at all.
@@ -102,6 +104,7 @@ impl AgentOptions {
     pub fn new(paths: AgentPaths, terminals: terminals::TerminalOptions) -> Self {
         Self {
             paths,
+            principal: None,
             tool_set: ToolSet::default(),
             is_shell_enabled: false,
             mode: AgentMode::default(),

@@ -186,7 +186,8 @@ impl Permissions {
                 };
                 let (log, anchor) = AuditLog::locate(&directory, &options.paths.anchors_dir);
                 let log = AuditLog::open(&log, &anchor, Default::default())
-                    .map_err(|error| format!("the audit log cannot be used: {error}"))?;
+                    .map_err(|error| format!("the audit log cannot be used: {error}"))?
+                    .with_principal(options.principal.clone());
                 let rules = PolicySources { file: Some(file), fallback, rules: Vec::new(), roots: names };
                 Ok(Approvals::new(rules, log, prompter))
             });

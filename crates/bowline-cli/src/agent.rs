@@ -88,6 +88,9 @@ pub(crate) struct AgentArguments {
     /// Ask for a provider's API key, store it readable by you only, and exit
     #[arg(long, value_name = "PROVIDER", num_args = 0..=1, default_missing_value = "")]
     login: Option<String>,
+    /// The remote user for whom the agent works, named in the audit log; `bowline serve` sets it
+    #[arg(long, value_name = "NAME", hide = true)]
+    principal: Option<String>,
 }
 
 impl AgentArguments {
@@ -219,6 +222,7 @@ fn build_agent_options(arguments: AgentArguments, dirs: &UserDirs) -> Result<Age
     };
     let mut settings = AgentOptions::new(paths, terminal_options);
     settings.quirks = quirk_mode();
+    settings.principal = arguments.principal;
     settings.tool_set = match arguments.tools {
         ToolsArgument::Transparent => ToolSet::Transparent,
         ToolsArgument::Dual => ToolSet::Dual,

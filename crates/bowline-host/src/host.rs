@@ -142,6 +142,8 @@ pub struct HostOptions {
     pub workspace: workspace::WorkspaceOptions,
     /// The options of the audit log.
     pub audit: audit::AuditOptions,
+    /// The remote user for whom the agents work, named in the audit log.
+    pub principal: Option<String>,
     /// The preset that applies where no rule matches, instead of the user's, unless that is `read-only` or `deny`.
     pub preset: Option<Preset>,
     /// Rules in addition to the user's, for example from the command line.
@@ -175,6 +177,7 @@ impl HostOptions {
             terminals,
             workspace: workspace::WorkspaceOptions::default(),
             audit: audit::AuditOptions::default(),
+            principal: None,
             preset: None,
             rules: Vec::new(),
             additional_roots: Vec::new(),
@@ -294,7 +297,7 @@ impl Host {
         let journal = Workspace::journal_directory(&paths.state, &roots);
         let (log, anchor) = AuditLog::locate(&journal, &paths.anchors);
         let opened = Workspace::open(roots, &journal, settings.workspace.clone())?;
-        let log = AuditLog::open(&log, &anchor, settings.audit)?;
+        let log = AuditLog::open(&log, &anchor, settings.audit)?.with_principal(settings.principal.clone());
         for notice in &opened.notices {
             front_end.show(HostEvent::Notice { text: &notice.to_string() });
         }

@@ -173,7 +173,7 @@ fn only_a_write_that_does_not_block_is_made_by_the_task() {
         let calls = DiskCalls::with_injector(threads.clone());
         let writer = AuditWriter::open(&directory, &anchor, options, calls).unwrap();
         let writer = SharedWriter::start(writer, directory.clone(), max_direct_write).unwrap();
-        let log = AuditLog { writer: Arc::new(writer), directory, anchor };
+        let log = AuditLog { writer: Arc::new(writer), directory, anchor, principal: None };
         let names: Vec<String> = (0..3)
             .map(|number| {
                 let task = || block_on(log.submit(entry(number)).wait()).unwrap();

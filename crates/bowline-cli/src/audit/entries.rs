@@ -150,6 +150,7 @@ fn format_entry(record: &AuditRecord, location: &WorkspaceLocation, style: Outpu
         _ = write!(text, " · {}", details.join(" · "));
     }
     let mut ids = Vec::new();
+    ids.extend(entry.principal.as_ref().map(|name| format!("for {}", escape_line(name))));
     ids.extend(
         entry
             .session
@@ -177,6 +178,7 @@ fn entry_to_json(record: &AuditRecord) -> Value {
     json!({
         "entry": record.seq,
         "at": format_iso8601(entry.at),
+        "principal": entry.principal,
         "session": entry.session,
         "turn": entry.turn,
         "call": entry.call,

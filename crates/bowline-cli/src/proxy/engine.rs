@@ -35,6 +35,8 @@ pub(super) struct LocalEngineOptions {
     pub(super) foreign_files: ForeignFiles,
     /// Whether changes on disk are observed.
     pub(super) is_observing: bool,
+    /// The remote user for whom the agent works.
+    pub(super) principal: Option<String>,
 }
 
 /// The engine of a proxy. Clones share their state.
@@ -98,14 +100,21 @@ impl LocalEngine {
     }
 
     async fn open_host(&self, cwd: &Path, additional_directories: &[PathBuf]) -> anyhow::Result<Host> {
-        let LocalEngineOptions { places: paths, preset, supervisor, is_observing: observe, foreign_files } =
-            self.inner.options.clone();
+        let LocalEngineOptions {
+            places: paths,
+            preset,
+            supervisor,
+            is_observing: observe,
+            foreign_files,
+            principal,
+        } = self.inner.options.clone();
         let paths = paths.context("there is no place for the journal: set HOME")?;
         let mut terminals = terminals::TerminalOptions::with_environment(supervisor, std::env::vars_os());
         terminals.temp_directory = std::env::temp_dir();
         let mut settings = HostOptions::new(terminals);
         (settings.preset, settings.observe) = (preset, observe);
         settings.workspace.foreign_files = foreign_files;
+        settings.principal = principal;
         settings.additional_roots =
             additional_directories.iter().map(|path| RootSpec::writable(path.to_string_lossy())).collect();
         let (cwd, permissions) = (cwd.to_owned(), self.inner.permissions.clone());

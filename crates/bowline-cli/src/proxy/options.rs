@@ -38,6 +38,9 @@ pub(super) struct EngineArguments {
     /// Do not look for changes that the agent makes on disk
     #[arg(long)]
     no_observe: bool,
+    /// The remote user for whom the agent works, named in the audit log; `bowline serve` sets it
+    #[arg(long, value_name = "NAME", hide = true)]
+    principal: Option<String>,
 }
 
 impl EngineArguments {
@@ -85,6 +88,7 @@ impl EngineArguments {
             supervisor,
             is_observing: !self.no_observe,
             foreign_files,
+            principal: self.principal.clone(),
         })
     }
 }

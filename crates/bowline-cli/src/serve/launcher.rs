@@ -22,7 +22,9 @@ const MAX_LOG_LINE: u64 = 4096;
 /// Starts the agent's program for each principal.
 #[derive(Debug)]
 pub(super) struct ProgramLauncher {
-    command: AgentCommand,
+    program: OsString,
+    // The other agent's command; empty for Bowline's own.
+    agent: Vec<OsString>,
     directory: PathBuf,
     supervisor: SupervisorProgram,
 }
@@ -33,14 +35,20 @@ impl ProgramLauncher {
     pub(super) fn new(agent: &[OsString], directory: &Path) -> Result<Self, CliError> {
         let own = std::env::current_exe().context("cannot find the bowline program")?;
         let supervisor = SupervisorProgram { program: own.clone(), args: vec![SUPERVISOR_COMMAND.into()] };
-        let mut words = vec![own.into_os_string()];
-        if agent.is_empty() {
-            words.push("agent".into());
-        } else {
-            words.extend(["proxy", "--host", "--"].map(OsString::from));
-            words.extend(agent.iter().cloned());
+        let (program, agent) = (own.into_os_string(), agent.to_vec());
+        Ok(Self { program, agent, directory: directory.to_owned(), supervisor })
+    }
+
+    /// Returns the command for a principal, which the audit log names.
+    fn command_for(&self, principal: &str) -> AgentCommand {
+        let own: &[&str] = if self.agent.is_empty() { &["agent"] } else { &["proxy", "--host"] };
+        let mut words = vec![self.program.clone()];
+        words.extend(own.iter().chain(&["--principal", principal]).map(OsString::from));
+        if !self.agent.is_empty() {
+            words.push("--".into());
+            words.extend(self.agent.iter().cloned());
         }
-        Ok(Self { command: AgentCommand::from_words(&words), directory: directory.to_owned(), supervisor })
+        AgentCommand::from_words(&words)
     }
 }
 
@@ -48,7 +56,7 @@ impl AgentLauncher for ProgramLauncher {
     fn launch(&self, principal: &str) -> BoxFuture<'_, Result<AgentStreams, String>> {
         let name = principal.to_owned();
         Box::pin(async move {
-            let program = self.command.program(&self.directory, std::env::vars_os());
+            let program = self.command_for(&name).program(&self.directory, std::env::vars_os());
             let program = program.map_err(|error| error.to_string())?;
             let started = SupervisedProgram::start_with_piped_input(&self.supervisor, program).await;
             let (mut process, ProgramStreams { stdio, stderr }, writer) =

@@ -39,6 +39,8 @@ pub const MAX_FINDINGS: usize = 100;
 pub struct AuditEntry {
     /// When it was decided or carried out.
     pub at: Timestamp,
+    /// The remote user for whom the agent works, if a server started it.
+    pub principal: Option<String>,
     /// The session.
     pub session: Option<String>,
     /// The turn, counted from 1 within the session.
@@ -73,6 +75,7 @@ impl AuditEntry {
     pub fn new(at: Timestamp, action: AuditAction) -> Self {
         Self {
             at,
+            principal: None,
             session: None,
             turn: None,
             call: None,

@@ -23,6 +23,8 @@ struct AuditLine<'a> {
     prev: Cow<'a, str>,
     at: i64,
     #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
+    principal: Option<Cow<'a, str>>,
+    #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
     session: Option<Cow<'a, str>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     turn: Option<u64>,
@@ -68,6 +70,7 @@ pub(super) fn encode_body(seq: u64, prev: &ContentHash, entry: &AuditEntry) -> S
         seq,
         prev: prev.to_string().into(),
         at: entry.at.0,
+        principal: entry.principal.as_deref().map(|text| truncate_name(text)),
         session: entry.session.as_deref().map(|text| truncate_name(text)),
         turn: entry.turn,
         call: entry.call.as_deref().map(|text| truncate_name(text)),
@@ -131,6 +134,7 @@ pub(super) fn decode_line(line: &[u8]) -> Option<AuditRecord> {
     };
     let entry = AuditEntry {
         at: Timestamp(wire.at),
+        principal: owned(wire.principal),
         session: owned(wire.session),
         turn: wire.turn,
         call: owned(wire.call),

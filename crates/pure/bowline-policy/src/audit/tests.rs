@@ -8,6 +8,7 @@ use proptest::prelude::*;
 
 fn full_entry() -> AuditEntry {
     let mut entry = AuditEntry::new(Timestamp(1_700_000_000_000), AuditAction::TerminalCreate);
+    entry.principal = Some("laptop".to_owned());
     entry.session = Some("s1".to_owned());
     entry.turn = Some(3);
     entry.call = Some("call-7".to_owned());
@@ -37,7 +38,7 @@ fn a_line_has_every_field_and_no_secret() {
     let second = chain.seal_entry(&full_entry());
     expect![[r#"
         {"seq":1,"prev":"0000000000000000000000000000000000000000000000000000000000000000","at":1,"operation":"session/start","decision":"allowed","by":"nobody","hash":"6e6bdbb8d5ca0ba108e6cf2b78c26523487836dec577b0c48e83fade78e661fe"}
-        {"seq":2,"prev":"6e6bdbb8d5ca0ba108e6cf2b78c26523487836dec577b0c48e83fade78e661fe","at":1700000000000,"session":"s1","turn":3,"call":"call-7","operation":"terminal/create","command":"curl --token [redacted] https://me:[redacted]@example.org","cwd":"/project","env":["API_KEY"],"decision":"denied","by":"rule: deny execute curl","reason":"two\nlines, password=[redacted]","latency_us":120,"before":"6db7d803e74f1ffa7d8f5adc0bf95b3e15bf4c8373fffadf546227cc6c6742cb","after":"f39592393ef0859cb196a52693d2cea00fb2df784b3c04ae54aa7cadb8e562f8","bytes":5,"exit":"SIGTERM","hash":"004d4c49c2fe7bf41e40c7a8549e480353a5e3beed729fbf42adbf6e6fb5edf0"}"#]].assert_eq(&format!("{first}\n{second}"));
+        {"seq":2,"prev":"6e6bdbb8d5ca0ba108e6cf2b78c26523487836dec577b0c48e83fade78e661fe","at":1700000000000,"principal":"laptop","session":"s1","turn":3,"call":"call-7","operation":"terminal/create","command":"curl --token [redacted] https://me:[redacted]@example.org","cwd":"/project","env":["API_KEY"],"decision":"denied","by":"rule: deny execute curl","reason":"two\nlines, password=[redacted]","latency_us":120,"before":"6db7d803e74f1ffa7d8f5adc0bf95b3e15bf4c8373fffadf546227cc6c6742cb","after":"f39592393ef0859cb196a52693d2cea00fb2df784b3c04ae54aa7cadb8e562f8","bytes":5,"exit":"SIGTERM","hash":"bafd82b7e263801027d73461b5fd946e87874003aabfd289b5cf8099001f1585"}"#]].assert_eq(&format!("{first}\n{second}"));
     let read = AuditRecord::parse(second.as_bytes()).unwrap();
     assert_eq!((read.seq, read.entry.decided_by), (2, full_entry().decided_by));
 }
