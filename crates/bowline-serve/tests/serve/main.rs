@@ -4,4 +4,5 @@
 mod access;
 mod sessions;
 mod support;
+mod tls;
 mod transport;

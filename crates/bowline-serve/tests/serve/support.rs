@@ -254,10 +254,26 @@ impl Server {
     }
 
     pub(crate) async fn start_with(place: &Path, options: HubOptions, access: AccessOptions) -> Self {
+        Self::start_on(place, options, access, None).await
+    }
+
+    /// Starts the server with a certificate.
+    pub(crate) async fn start_with_tls(place: &Path, tls: Arc<rustls::ServerConfig>) -> Self {
+        let access = AccessOptions { is_loopback: true, is_secure: true, ..AccessOptions::default() };
+        Self::start_on(place, HubOptions::default(), access, Some(tls)).await
+    }
+
+    async fn start_on(
+        place: &Path,
+        options: HubOptions,
+        access: AccessOptions,
+        tls: Option<Arc<rustls::ServerConfig>>,
+    ) -> Self {
         let (hub, launcher, router) = Self::build(place, options, access);
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let url = format!("http://{}", listener.local_addr().unwrap());
-        let listening = ListenerOptions { tls: None, max_connections: 1000 };
+        let scheme = if tls.is_some() { "https" } else { "http" };
+        let url = format!("{scheme}://{}", listener.local_addr().unwrap());
+        let listening = ListenerOptions { tls, max_connections: 1000 };
         let runtime =
             tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
         runtime.spawn(Arc::clone(&hub).run());
@@ -281,12 +297,19 @@ impl Server {
     }
 
     pub(crate) async fn client_with(&self, token: &str, capabilities: Value, meta: Value) -> Client {
-        let mut client = Client {
-            http: http_client(reqwest::Client::builder()),
-            url: format!("{}/acp", self.url),
-            token: token.to_owned(),
-            connection: String::new(),
-        };
+        self.connect(http_client(reqwest::Client::builder()), token, capabilities, meta).await
+    }
+
+    /// Connects a client with its own way of HTTP.
+    pub(crate) async fn connect(
+        &self,
+        http: reqwest::Client,
+        token: &str,
+        capabilities: Value,
+        meta: Value,
+    ) -> Client {
+        let (url, token) = (format!("{}/acp", self.url), token.to_owned());
+        let mut client = Client { http, url, token, connection: String::new() };
         let mut params = json!({ "protocolVersion": 1, "clientCapabilities": capabilities });
         if !meta.is_null() {
             params["_meta"] = meta;
@@ -400,7 +423,13 @@ impl Client {
         }
         let response = request.send().await.unwrap();
         assert_eq!(response.status(), 200);
-        Stream { response, decoder: SseDecoder::new(1 << 20), waiting: std::collections::VecDeque::new() }
+        let version = response.version();
+        Stream {
+            version,
+            response,
+            decoder: SseDecoder::new(1 << 20),
+            waiting: std::collections::VecDeque::new(),
+        }
     }
 
     /// Opens a session in a directory, and returns its id with its stream.
@@ -421,6 +450,7 @@ impl Client {
 
 /// An event stream.
 pub(crate) struct Stream {
+    pub(crate) version: reqwest::Version,
     response: reqwest::Response,
     decoder: SseDecoder,
     waiting: std::collections::VecDeque<SseEvent>,

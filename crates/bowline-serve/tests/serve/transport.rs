@@ -8,7 +8,7 @@ use bowline_serve::token::Role;
 use expect_test::expect;
 use futures_util::{SinkExt as _, StreamExt as _};
 use serde_json::{Value, json};
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::tungstenite::client::IntoClientRequest as _;
@@ -16,7 +16,7 @@ use tokio_tungstenite::{MaybeTlsStream, WebSocketStream};
 
 use crate::support::{Server, describe, http_client};
 
-pub(crate) struct Socket(WebSocketStream<MaybeTlsStream<TcpStream>>);
+pub(crate) struct Socket<S = MaybeTlsStream<TcpStream>>(WebSocketStream<S>);
 
 impl Socket {
     pub(crate) async fn connect(server: &Server, token: &str) -> Self {
@@ -27,6 +27,15 @@ impl Socket {
         assert!(!response.headers().contains_key("sec-websocket-protocol"));
         assert!(!response.headers().contains_key("sec-websocket-extensions"));
         Self(socket)
+    }
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
+    /// Connects over a stream that is connected already.
+    pub(crate) async fn connect_over(stream: S, url: &str, token: &str) -> Self {
+        let mut request = url.into_client_request().unwrap();
+        request.headers_mut().insert("authorization", format!("Bearer {token}").parse().unwrap());
+        Self(tokio_tungstenite::client_async(request, stream).await.unwrap().0)
     }
 
     pub(crate) async fn request(&mut self, id: u64, method: &str, params: Value) {
