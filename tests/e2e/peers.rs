@@ -265,6 +265,16 @@ fn our_server_with_our_client_over_a_websocket() {
 }
 
 #[test]
+fn our_server_with_a_client_on_the_rust_sdk_over_http() {
+    check_with_own_server(Some(SdkPeer::Rust), "http");
+}
+
+#[test]
+fn our_server_with_a_client_on_the_rust_sdk_over_a_websocket() {
+    check_with_own_server(Some(SdkPeer::Rust), "ws");
+}
+
+#[test]
 fn our_server_with_a_client_on_the_typescript_sdk_over_http() {
     check_with_own_server(Some(SdkPeer::TypeScript), "http");
 }

@@ -1,5 +1,5 @@
 //! The client of `tests/peers/README.md` on the official Rust SDK, used as its documentation shows:
-//! `Client.v1()`, typed handlers, `AcpAgent` for the process.
+//! `Client.v1()`, typed handlers, `AcpAgent` for a process, `HttpClient` for a server.
 
 mod files;
 mod log;
@@ -20,9 +20,13 @@ use agent_client_protocol::v1::schema::{
     SelectedPermissionOutcome, SessionId, SessionNotification, TerminalOutputRequest,
     WaitForTerminalExitRequest, WaitForTerminalExitResponse, WriteTextFileRequest, WriteTextFileResponse,
 };
-use agent_client_protocol::{AcpAgent, Agent, Client, Result, on_receive_notification, on_receive_request};
+use agent_client_protocol::{
+    AcpAgent, Agent, Client, DynConnectTo, Result, on_receive_notification, on_receive_request,
+};
+use agent_client_protocol_http::HttpClient;
 use anyhow::Context;
 use futures::future::{Either, select};
+use reqwest::header::{AUTHORIZATION, HeaderMap};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -138,7 +142,7 @@ async fn main() -> anyhow::Result<()> {
             },
             on_receive_request!(),
         )
-        .connect_with(AcpAgent::from_args(agent)?, async move |cx: ConnectionTo<Agent>| {
+        .connect_with(transport(agent)?, async move |cx: ConnectionTo<Agent>| {
             let initialize = InitializeRequest::new(ProtocolVersion::V1).client_capabilities(
                 ClientCapabilities::new()
                     .fs(FileSystemCapabilities::new().read_text_file(true).write_text_file(true))
@@ -155,6 +159,18 @@ async fn main() -> anyhow::Result<()> {
         })
         .await?;
     Ok(())
+}
+
+/// Returns the connection to an agent: a command, or the URL of a server, with the token in `BOWLINE_TOKEN`.
+fn transport(agent: Vec<String>) -> anyhow::Result<DynConnectTo<Client>> {
+    let url = agent.first().filter(|word| word.starts_with("http://") || word.starts_with("ws://"));
+    let Some(url) = url else { return Ok(DynConnectTo::new(AcpAgent::from_args(agent)?)) };
+    let mut headers = HeaderMap::new();
+    if let Ok(token) = std::env::var("BOWLINE_TOKEN") {
+        headers.insert(AUTHORIZATION, format!("Bearer {token}").parse()?);
+    }
+    let client = HttpClient::builder(url).configure_http(|http| http.no_proxy().default_headers(headers));
+    Ok(DynConnectTo::new(client.build()?))
 }
 
 /// Runs one step and returns its line.
