@@ -562,7 +562,10 @@ fn describe(agent: &Value) -> Value {
     }
     let capabilities = &mut result["agentCapabilities"];
     capabilities["loadSession"] = json!(true);
-    let offered = json!({ "list": {}, "resume": {}, "close": {}, "delete": {} });
+    let mut offered = json!({ "list": {}, "resume": {}, "close": {}, "delete": {} });
+    if let Some(fork) = capabilities["sessionCapabilities"].get("fork").filter(|fork| !fork.is_null()) {
+        offered["fork"] = fork.clone();
+    }
     capabilities["sessionCapabilities"] = offered;
     if !capabilities["_meta"].is_object() {
         capabilities["_meta"] = json!({});

@@ -190,14 +190,14 @@ fn route_response(
             }
             hub.respond(state, &connection, session.as_ref(), &id, response);
         }
-        OpenRequest::NewSession { connection, id, cwd } => {
+        OpenRequest::NewSession { connection, id, cwd, history } => {
             let message: Value = serde_json::from_slice(line).unwrap_or_default();
             let created = message["result"]["sessionId"].as_str().map(SessionId::from);
             let Some(session) = created else {
                 let response: Bytes = replace_id(line, raw, &json!(id).to_string()).into();
                 return hub.respond(state, &connection, None, &id, response);
             };
-            register_session(hub, state, worker, &connection, id, session, cwd, &message["result"]);
+            register_session(hub, state, worker, &connection, id, session, cwd, &message["result"], &history);
         }
     }
 }
@@ -245,6 +245,7 @@ fn register_session(
     session: SessionId,
     cwd: PathBuf,
     setup: &Value,
+    history: &[String],
 ) {
     let taken = || {
         let why = "the agent gave a new session the id of an earlier one: this server needs agents whose ids are unique";
@@ -288,6 +289,11 @@ fn register_session(
             attached: HashSet::new(),
         },
     );
+    for update in history {
+        hub.log.append(&session, EventKind::Update, Recipient::All, message::with_session(&session, update));
+    }
+    // A client that forks a session has its history.
+    let after = history.len() as u64;
     if let Some(worker) = state.workers.get_mut(&worker) {
         worker.sessions.insert(session.clone());
         let early = worker.early_updates.extract_if(.., |(of, _)| *of == session);
@@ -295,7 +301,7 @@ fn register_session(
             hub.log.append(&session, EventKind::Update, Recipient::All, update);
         }
     }
-    hub.attach(state, connection, &session, Attachment::after(0));
+    hub.attach(state, connection, &session, Attachment::after(after));
     let Some(found) = state.connections.get(connection) else { return };
     let outbox = Arc::clone(&found.outbox);
     let (response, error) = (message::result(&id, setup), taken());
@@ -304,7 +310,7 @@ fn register_session(
     hub.log.after_commit(move || {
         if log.is_open(&created) {
             outbox.push(OutboxItem::Message(response));
-            outbox.push(OutboxItem::Subscribe { session: created, after: 0 });
+            outbox.push(OutboxItem::Subscribe { session: created, after });
         } else {
             outbox.push(OutboxItem::Message(error));
         }

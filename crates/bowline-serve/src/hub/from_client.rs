@@ -72,7 +72,7 @@ impl Hub {
             ("session/new", Some(id), _) => {
                 let (id, hub, connection) = (id.clone(), Arc::clone(self), connection.clone());
                 drop(state);
-                tokio::spawn(async move { open::new_session(hub, connection, id, message).await });
+                tokio::spawn(async move { open::new_session(hub, connection, id, message, None).await });
             }
             ("session/list", Some(id), _) => {
                 let (id, hub, connection) = (id.clone(), Arc::clone(self), connection.clone());
@@ -84,11 +84,6 @@ impl Hub {
                 let (id, hub, connection) = (id.clone(), Arc::clone(self), connection.clone());
                 drop(state);
                 tokio::spawn(async move { open::delete_session(hub, connection, id, session).await });
-            }
-            ("session/fork", Some(id), _) => {
-                let error =
-                    message::error(id, message::METHOD_NOT_FOUND, "this server does not fork sessions");
-                self.respond(&mut state, connection, None, id, error);
             }
             (_, id, None) if method.starts_with("session/") => {
                 if let Some(id) = id {
@@ -170,7 +165,7 @@ impl Hub {
 
     /// Handles a message about an open session.
     pub(super) fn route_open(
-        &self,
+        self: &Arc<Self>,
         state: &mut HubState,
         connection: &ConnectionId,
         session: &SessionId,
@@ -209,6 +204,19 @@ impl Hub {
                 }
                 self.push(state, connection, OutboxItem::Message(response));
                 self.push(state, connection, OutboxItem::Subscribe { session: session.clone(), after: last });
+            }
+            ("session/fork", Some(id)) => {
+                if state.workers.get(&worker).is_some_and(|worker| worker.session_capability("fork")) {
+                    let (hub, connection) = (Arc::clone(self), connection.clone());
+                    let (parent, message) = (Some((session.clone(), worker)), message.clone());
+                    tokio::spawn(
+                        async move { open::new_session(hub, connection, id, message, parent).await },
+                    );
+                } else {
+                    let error =
+                        message::error(&id, message::METHOD_NOT_FOUND, "this agent does not fork sessions");
+                    self.respond(state, connection, None, &id, error);
+                }
             }
             ("session/close", Some(id)) => {
                 self.detach(state, connection, session);

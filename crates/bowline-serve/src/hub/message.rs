@@ -94,6 +94,20 @@ pub(crate) fn prompt_updates(session: &str, params: &Value) -> Vec<Bytes> {
     blocks.iter().map(update).collect()
 }
 
+/// Returns the params of an update without its session, as the rest of a JSON object.
+pub(crate) fn without_session(update: &[u8]) -> Option<String> {
+    let mut message: Value = serde_json::from_slice(update).ok()?;
+    let params = message["params"].as_object_mut()?;
+    params.remove("sessionId");
+    (!params.is_empty()).then(|| Value::Object(std::mem::take(params)).to_string().split_off(1))
+}
+
+/// Returns an update with another session.
+pub(crate) fn with_session(session: &str, rest: &str) -> Bytes {
+    let session = json!(session);
+    format!(r#"{{"jsonrpc":"2.0","method":"session/update","params":{{"sessionId":{session},{rest}}}"#).into()
+}
+
 /// Returns a title made from a prompt: its first line of text, shortened.
 pub(crate) fn title_of_prompt(params: &Value) -> Option<String> {
     let blocks = params["prompt"].as_array()?;

@@ -1,6 +1,8 @@
 //! Opening, creating, listing and deleting sessions.
 
 use super::*;
+use std::collections::VecDeque;
+
 use bowline_storage::clock::format_iso8601;
 use bowline_text::time::Timestamp;
 
@@ -10,6 +12,9 @@ use super::from_client::unknown_session;
 
 /// The most sessions on one page of a list.
 const PAGE_SIZE: usize = 100;
+/// The most bytes of history that a fork begins with, and how much of it is read at a time.
+const MAX_FORK_BYTES: usize = 4 << 20;
+const FORK_PAGE_BYTES: usize = 256 << 10;
 
 /// Why a session cannot be opened.
 enum OpenError {
@@ -210,9 +215,15 @@ pub(super) async fn worker_of(hub: &Arc<Hub>, connection: &ConnectionId) -> Resu
     hub.ensure_worker(&key, &initialize).await
 }
 
-/// Creates a session.
-pub(super) async fn new_session(hub: Arc<Hub>, connection: ConnectionId, id: RequestId, message: Bytes) {
-    if let Err((code, why)) = try_new_session(&hub, &connection, &id, &message).await {
+/// Creates a session, or a fork of one that an agent has open.
+pub(super) async fn new_session(
+    hub: Arc<Hub>,
+    connection: ConnectionId,
+    id: RequestId,
+    message: Bytes,
+    parent: Option<(SessionId, WorkerId)>,
+) {
+    if let Err((code, why)) = try_new_session(&hub, &connection, &id, &message, parent).await {
         let error = message::error(&id, code, &why);
         hub.respond(&mut hub.lock(), &connection, None, &id, error);
     }
@@ -223,6 +234,7 @@ async fn try_new_session(
     connection: &ConnectionId,
     id: &RequestId,
     message: &[u8],
+    parent: Option<(SessionId, WorkerId)>,
 ) -> Result<(), (i64, String)> {
     let mut message: Value =
         serde_json::from_slice(message).map_err(|error| (message::INVALID_PARAMS, error.to_string()))?;
@@ -241,7 +253,17 @@ async fn try_new_session(
             *other = json!(checked.map_err(|error| (message::INVALID_PARAMS, error.to_string()))?);
         }
     }
-    let worker = worker_of(hub, connection).await.map_err(|why| (message::INTERNAL, why))?;
+    let (method, worker, history) = match parent {
+        None => {
+            let worker = worker_of(hub, connection).await.map_err(|why| (message::INTERNAL, why))?;
+            ("session/new", worker, Vec::new())
+        }
+        Some((parent, worker)) => {
+            let history = read_history(hub, &parent).await;
+            let history = history.map_err(|error| (message::INTERNAL, error.to_string()))?;
+            ("session/fork", worker, history)
+        }
+    };
     let mut state = hub.lock();
     let Some(found) = state.connections.get(connection) else { return Ok(()) };
     let name = &found.principal.name;
@@ -252,13 +274,34 @@ async fn try_new_session(
     let Some(agent) = state.workers.get_mut(&worker) else {
         return Err((message::INTERNAL, "the agent ended at once".to_owned()));
     };
-    let request = OpenRequest::NewSession { connection: connection.clone(), id: id.clone(), cwd };
+    let request = OpenRequest::NewSession { connection: connection.clone(), id: id.clone(), cwd, history };
     let number = agent.add_request(request);
-    if !agent.input.push(message::request(number, "session/new", params)) {
+    if !agent.input.push(message::request(number, method, params)) {
         agent.open.remove(&number);
         return Err((message::OVERLOADED, "the agent does not read its input".to_owned()));
     }
     Ok(())
+}
+
+/// Returns the updates of a session for a fork of it, without the session's id; the newest, if they are many.
+async fn read_history(hub: &Hub, session: &SessionId) -> Result<Vec<String>, crate::store::StoreError> {
+    hub.log.flush().await;
+    let (mut history, mut bytes, mut after) = (VecDeque::new(), 0, 0);
+    loop {
+        let events = hub.store.events_after(session, after, FORK_PAGE_BYTES).await?;
+        let Some(last) = events.last() else { return Ok(history.into()) };
+        after = last.seq;
+        for event in events.iter().filter(|event| event.kind == EventKind::Update) {
+            let Some(update) = message::without_session(&event.body) else { continue };
+            bytes += update.len();
+            history.push_back(update);
+        }
+        while bytes > MAX_FORK_BYTES
+            && let Some(dropped) = history.pop_front()
+        {
+            bytes -= dropped.len();
+        }
+    }
 }
 
 /// Lists the sessions that a client's principal may see.

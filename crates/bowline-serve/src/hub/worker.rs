@@ -94,8 +94,8 @@ pub(super) enum OpenRequest {
         session: Option<SessionId>,
         params: Option<Value>,
     },
-    /// A client's `session/new`.
-    NewSession { connection: ConnectionId, id: RequestId, cwd: std::path::PathBuf },
+    /// A client's `session/new` or `session/fork`, with the history that the new session begins with.
+    NewSession { connection: ConnectionId, id: RequestId, cwd: std::path::PathBuf, history: Vec<String> },
     /// The server's own request, and the session that it opens. `Err` has the agent's error.
     Own { sender: oneshot::Sender<Result<Value, Value>>, opens: Option<SessionId> },
 }

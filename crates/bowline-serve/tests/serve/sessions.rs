@@ -600,3 +600,48 @@ async fn requests_that_wait_for_one_session_are_limited() {
         shown.last().unwrap().ends_with("error 256 requests about this session wait for the agent already")
     );
 }
+
+#[tokio::test]
+async fn a_fork_has_its_own_events_after_the_history() {
+    let mut setup = setup().await;
+    setup.client.prompt(2, &setup.session, "count 2").await;
+    setup.stream.until_response(2).await;
+    setup.client.request(3, "session/fork", load(&setup.session, setup.place.path())).await;
+    let response = setup.own.next().await.1;
+    let fork = response["result"]["sessionId"].as_str().unwrap_or_else(|| panic!("{response}")).to_owned();
+    assert_ne!(fork, setup.session);
+    // The client has the history already.
+    let mut stream = setup.client.stream(Some(&fork), None).await;
+    setup.client.prompt(4, &fork, "count 1").await;
+    assert_eq!(stream.until_response(4).await, ["6 1", r#"7 result {"stopReason":"end_turn"}"#]);
+    let phone = setup.server.client(&setup.token).await;
+    let mut own = phone.stream(None, None).await;
+    let mut histories = Vec::new();
+    for (id, session) in [(1, &setup.session), (2, &fork)] {
+        phone.request(id, "session/load", load(session, setup.place.path())).await;
+        let mut history = Vec::new();
+        loop {
+            let message = own.next().await.1;
+            if message["method"].is_null() {
+                break;
+            }
+            assert_eq!(message["params"]["sessionId"], **session);
+            history.push(describe(&message));
+        }
+        histories.push(history.join(", "));
+    }
+    expect![[r#"
+        [
+            "available_commands_update, user: count 2, 1, 2",
+            "available_commands_update, user: count 2, 1, 2, user: count 1, 1",
+        ]
+    "#]]
+    .assert_debug_eq(&histories);
+    let stranger = setup.server.client(&setup.server.token("stranger", Role::User).await).await;
+    let mut own = stranger.stream(None, None).await;
+    for (id, session) in [(1, &setup.session), (2, &fork)] {
+        stranger.request(id, "session/fork", load(session, setup.place.path())).await;
+        let error = format!("error there is no session {session}; `session/list` lists yours");
+        assert_eq!(describe(&own.next().await.1), error);
+    }
+}

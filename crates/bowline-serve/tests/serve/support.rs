@@ -101,7 +101,8 @@ impl ScriptedAgent {
                     if let Some(start) = &self.slow_start {
                         start.acquire().await.unwrap().forget();
                     }
-                    json!({ "protocolVersion": 1, "agentCapabilities": { "loadSession": true } })
+                    let offered = json!({ "loadSession": true, "sessionCapabilities": { "fork": {} } });
+                    json!({ "protocolVersion": 1, "agentCapabilities": offered })
                 }
                 Some("session/new") => {
                     let id = format!("s{}", self.sessions.fetch_add(1, Ordering::SeqCst) + 1);
@@ -112,6 +113,9 @@ impl ScriptedAgent {
                     )
                     .await;
                     json!({ "sessionId": id, "modes": { "currentModeId": "ask", "availableModes": [] } })
+                }
+                Some("session/fork") => {
+                    json!({ "sessionId": format!("s{}", self.sessions.fetch_add(1, Ordering::SeqCst) + 1) })
                 }
                 Some("session/load") => {
                     let id = params["sessionId"].as_str().unwrap();
