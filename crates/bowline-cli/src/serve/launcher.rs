@@ -36,12 +36,8 @@ impl ProgramLauncher {
     pub(super) fn new(agent: &[OsString], directory: &Path) -> Result<Self, CliError> {
         let own = std::env::current_exe().context("cannot find the bowline program")?;
         let supervisor = SupervisorProgram { program: own.clone(), args: vec![SUPERVISOR_COMMAND.into()] };
-        Ok(Self {
-            program: own.into_os_string(),
-            agent: agent.to_vec(),
-            directory: directory.to_owned(),
-            supervisor,
-        })
+        let (program, agent) = (own.into_os_string(), agent.to_vec());
+        Ok(Self { program, agent, directory: directory.to_owned(), supervisor })
     }
 
     /// Returns the command for a principal, which the audit log names.
