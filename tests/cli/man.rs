@@ -24,7 +24,7 @@ fn every_visible_command_gets_a_page_in_the_directory() {
     let scene = CliFixture::new();
     expect![[r#"
         --- stderr
-        bowline: wrote 47 pages to man/man1
+        bowline: wrote 49 pages to man/man1
         --- 0
     "#]]
     .assert_eq(&scene.run(&["man", "--output", "man/man1"]));

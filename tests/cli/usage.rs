@@ -232,7 +232,6 @@ async fn help_is_broken_between_words_where_the_terminal_is_narrow() {
     let mut screen = Screen::start(&scene, &[]);
     assert_eq!(screen.wait_for_exit().await, Some(2));
     expect![[r#"
-          setup        Print or write the configuration that an editor needs
           man          Print manual pages, or write them to a directory
           completions  Print a shell completion script
           help         Print this message or the help of the given subcommand(s)
@@ -251,6 +250,7 @@ async fn help_is_broken_between_words_where_the_terminal_is_narrow() {
           NO_COLOR           no colours
           PAGER              the pager for long lists in a terminal
           BOWLINE_TOKEN      the token for a server, unless --token-file names one
+          BOWLINE_STORE      the store of `bowline serve`, unless --store names one
           ANTHROPIC_API_KEY  and others: API keys for Bowline's own agent
 
         For examples, run `bowline COMMAND --help`. To get started, try `bowline demo`

@@ -341,6 +341,7 @@ fn help_says_what_there_is() {
               agent        Run Bowline's own agent for an editor, over ACP on stdin and stdout
               mcp          Serve this workspace to MCP clients: files, unsaved text and commands
               proxy        Run between an editor and any agent, and add tools, rules and undo
+              web          Open the web page for this directory in a browser
               serve        Serve an agent to remote clients, with sessions that outlive connections
               connect      Connect an editor to an agent on a server, over HTTP or a WebSocket
               changes      List the changes that agents made in this workspace
@@ -373,6 +374,7 @@ fn help_says_what_there_is() {
               NO_COLOR           no colours
               PAGER              the pager for long lists in a terminal
               BOWLINE_TOKEN      the token for a server, unless --token-file names one
+              BOWLINE_STORE      the store of `bowline serve`, unless --store names one
               ANTHROPIC_API_KEY  and others: API keys for Bowline's own agent
 
             For examples, run `bowline COMMAND --help`. To get started, try `bowline demo` and `bowline doctor`.

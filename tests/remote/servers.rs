@@ -116,7 +116,7 @@ fn agent_environments(place: &Path) -> Vec<String> {
         String::from_utf8_lossy(&std::fs::read(process.join(file)).unwrap_or_default()).into_owned()
     };
     let processes = std::fs::read_dir("/proc").unwrap().filter_map(|entry| Some(entry.ok()?.path()));
-    let agents = processes.filter(|process| read(process, "cmdline").ends_with("bowline\0agent\0"));
+    let agents = processes.filter(|process| read(process, "cmdline").contains("bowline\0agent\0"));
     let environments = agents.map(|process| read(&process, "environ"));
     let own: Vec<String> =
         environments.filter(|environment| environment.contains(place.to_str().unwrap())).collect();

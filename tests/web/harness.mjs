@@ -47,7 +47,7 @@ export async function launchBrowser() {
   // The package brings its libraries along only where it believes to be in the environment it was made for.
   process.env.AWS_LAMBDA_JS_RUNTIME ??= "nodejs22.x";
   const packaged = requirePackage("@sparticuz/chromium");
-  return chromium.launch({ executablePath: await packaged.executablePath(), args: [...packaged.args, ...usual] });
+  return chromium.launch({ executablePath: await packaged.executablePath(), args: usual });
 }
 
 /** A port that is free now. */

@@ -77,18 +77,20 @@ pub(crate) async fn run(arguments: WebArguments) -> Result<ExitCode, CliError> {
     let root = resolve_directory(arguments.cwd.as_deref())?;
     let name = ContentHash::digest(root.as_os_str().as_encoded_bytes()).to_string();
     let store = UserDirs::from_env()?.state.join(STORE_DIRECTORY).join(name.get(..16).unwrap_or(&name));
-    let server = OpenedServer::open(ServerSetup {
-        listen: arguments.listen,
-        listener: ListenerOptions { tls: None, max_connections: MAX_CONNECTIONS },
-        access: AccessOptions { is_loopback: true, ..AccessOptions::default() },
-        store: open_directory(store).await?,
-        agent: arguments.agent,
-        options: HubOptions { roots: vec![root.clone()], ..HubOptions::default() },
-        drain_timeout: Duration::from_secs(5),
-        page: Some(PageOwner::LocalUser),
-    })
-    .await
-    .map_err(|error| match error {
+    let server = async {
+        OpenedServer::open(ServerSetup {
+            listen: arguments.listen,
+            listener: ListenerOptions { tls: None, max_connections: MAX_CONNECTIONS },
+            access: AccessOptions { is_loopback: true, ..AccessOptions::default() },
+            store: open_directory(store).await?,
+            agent: arguments.agent,
+            options: HubOptions { roots: vec![root.clone()], ..HubOptions::default() },
+            drain_timeout: Duration::from_secs(5),
+            page: Some(PageOwner::LocalUser),
+        })
+        .await
+    };
+    let server = server.await.map_err(|error| match error {
         CliError::Failed(error) => {
             CliError::Failed(error.context(format!("cannot serve the page for {}", root.display())))
         }

@@ -35,6 +35,12 @@ const otherQuestions = signal(/** @type {Question[]} */ ([]));
 /** @type {Map<string, LiveSession>} */
 const live = new Map();
 
+/** How many sessions are being created. */
+let creating = 0;
+
+/** Updates of sessions that are being created: one can come together with the response that names its session. @type {Map<string, Json[]>} */
+const early = new Map();
+
 const connection = new Connection(webSocketUrl(), {
   onNotification: receiveNotification,
   onRequest: receiveRequest,
@@ -88,7 +94,11 @@ async function initialize() {
 
 /** @param {string} method @param {Json} params */
 function receiveNotification(method, params) {
-  if (method === "session/update") live.get(params.sessionId)?.receive(params.update);
+  if (method === "session/update") {
+    const session = live.get(params.sessionId);
+    if (session) session.receive(params.update);
+    else if (creating > 0) early.set(params.sessionId, [...(early.get(params.sessionId) ?? []), params.update]);
+  }
   if (method === "$/cancel_request") {
     const keep = (/** @type {Question} */ question) => question.id !== params.requestId;
     for (const session of live.values()) session.questions.value = session.questions.value.filter(keep);
@@ -138,11 +148,20 @@ export function openSession(id) {
 
 /** Creates a session, applies settings to it, and returns its id. @param {string} cwd @param {Record<string, string|boolean>} chosen */
 export async function createSession(cwd, chosen) {
-  const setup = await connection.request("session/new", { cwd, mcpServers: [] });
-  const session = new LiveSession(setup.sessionId);
-  session.cwd.value = cwd;
-  live.set(session.id, session);
-  applySetup(session.state, setup);
+  creating += 1;
+  /** @type {LiveSession} */
+  let session;
+  try {
+    const setup = await connection.request("session/new", { cwd, mcpServers: [] });
+    session = new LiveSession(setup.sessionId);
+    session.cwd.value = cwd;
+    live.set(session.id, session);
+    applySetup(session.state, setup);
+    for (const update of early.get(session.id) ?? []) applyUpdate(session.state, update);
+  } finally {
+    creating -= 1;
+    if (creating === 0) early.clear();
+  }
   session.status.value = "ready";
   session.touch();
   for (const setting of settings(session.state)) {
@@ -180,6 +199,8 @@ export class LiveSession {
     this.summary = computed(() => summaries.value?.find((summary) => summary.id === id) ?? this.found.value);
     this.isBusy = computed(() => this.ownTurn.value || ["working", "waiting"].includes(this.summary.value?.state ?? ""));
     this.loads = 0;
+    /** Whether the history is on its way: a prompt that is sent meanwhile would be missing in it. */
+    this.isLoading = signal(false);
     /** The prompt that was sent and not answered. @type {ContentBlock[]|null} */
     this.unconfirmed = null;
     /** @type {Json[]|null} */
@@ -188,7 +209,7 @@ export class LiveSession {
       writeQueue(id, this.queue.value);
     }), effect(() => {
       const [next] = this.queue.value;
-      if (next && !this.isBusy.value && this.status.value === "ready" && connectionState.value === "open" && summaries.value) {
+      if (next && !this.isBusy.value && this.status.value === "ready" && !this.isLoading.value && connectionState.value === "open" && summaries.value) {
         // Not in the effect itself, which must not depend on what sending reads.
         queueMicrotask(() => this.sendQueued(next));
       }
@@ -212,6 +233,7 @@ export class LiveSession {
   async load() {
     this.loads += 1;
     const load = this.loads;
+    this.isLoading.value = true;
     if (this.status.value !== "ready") this.status.value = "loading";
     try {
       const summary = await findSession(this.id);
@@ -235,7 +257,10 @@ export class LiveSession {
       this.status.value = "failed";
       this.error.value = error instanceof Error ? error.message : String(error);
     } finally {
-      if (load === this.loads) this.replay = null;
+      if (load === this.loads) {
+        this.replay = null;
+        this.isLoading.value = false;
+      }
     }
     this.touch();
   }
@@ -244,6 +269,7 @@ export class LiveSession {
   lose() {
     this.loads += 1;
     this.replay = null;
+    this.isLoading.value = false;
     this.questions.value = [];
     this.ownTurn.value = false;
   }
@@ -279,7 +305,7 @@ export class LiveSession {
 
   /** @param {QueuedPrompt} queued */
   sendQueued(queued) {
-    if (this.queue.value[0] !== queued || this.isBusy.value || connectionState.value !== "open") return;
+    if (this.queue.value[0] !== queued || this.isBusy.value || this.isLoading.value || connectionState.value !== "open") return;
     this.ownTurn.value = true;
     this.queue.value = this.queue.value.slice(1);
     void this.send(queued.blocks);
