@@ -86,9 +86,8 @@ async fn measure(
     progress: &mut BenchProgress<'_>,
 ) -> Result<ServeMeasurements> {
     let start = |agent: &[String]| {
-        let mut words = vec!["--listen", "127.0.0.1:0"];
-        words.extend(options.store.iter().flat_map(|store| ["--store", store]));
-        OwnServer::start_with(&options.bowline, home, home, &words, agent)
+        let (listen, store) = (["--listen", "127.0.0.1:0"], options.store.as_deref());
+        OwnServer::start_on(&options.bowline, home, home, &listen, agent, store)
     };
     let own = start(&options.agent)?;
     let theirs = options.sdk.as_ref().map(|sdk| PeerServer::start(sdk, None)).transpose()?;

@@ -22,21 +22,7 @@ impl OwnServer {
     /// # Errors
     /// Fails if it does not start.
     pub fn start(bowline: &Path, home: &Path, root: &Path, listen: &str, agent: &[String]) -> Result<Self> {
-        Self::start_with(bowline, home, root, &["--listen", listen], agent)
-    }
-
-    /// Starts the server as [`Self::start`] does, with other options.
-    ///
-    /// # Errors
-    /// Fails if it does not start.
-    pub fn start_with(
-        bowline: &Path,
-        home: &Path,
-        root: &Path,
-        options: &[&str],
-        agent: &[String],
-    ) -> Result<Self> {
-        Self::start_on(bowline, home, root, options, agent, None)
+        Self::start_on(bowline, home, root, &["--listen", listen], agent, None)
     }
 
     /// Starts one of several servers that share a database, with a short lease.
@@ -48,7 +34,11 @@ impl OwnServer {
         Self::start_on(bowline, home, root, &options, &[], Some(store))
     }
 
-    fn start_on(
+    /// Starts the server with its sessions and tokens in a store: a directory or the address of a database.
+    ///
+    /// # Errors
+    /// Fails if it does not start.
+    pub fn start_on(
         bowline: &Path,
         home: &Path,
         root: &Path,
