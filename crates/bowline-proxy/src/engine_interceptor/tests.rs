@@ -1155,7 +1155,7 @@ async fn a_host_learns_what_the_user_approves_before_the_agent_does() {
     assert_eq!(harness.agent.receive().await, answer(21));
     // The rules of a host answer what they decide.
     harness.agent.send(&request(22, r#"{"toolCallId":"ruled","title":"denied"}"#)).await;
-    expect![[r#""#]].assert_eq(&harness.agent.receive().await);
+    expect![[r#"{"jsonrpc":"2.0","id":22,"result":{"outcome":{"outcome":"selected","optionId":"n"},"_meta":{"bowline":{"by":"proxy"}}}}"#]].assert_eq(&harness.agent.receive().await);
     assert_eq!(harness.engine.0.events.lock().unwrap().len(), 1);
     // An editor that serves all of it knows what it allowed.
     let mut harness = start_harness(options, ALL_CAPABILITIES).await;
