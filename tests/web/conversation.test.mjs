@@ -391,11 +391,13 @@ describe("Bowline's own agent", () => {
   test("its questions, running commands and changes are shown as those of others", async () => {
     const own = await Server.start({ isOwnAgent: true });
     try {
-      const page = await openPage(site.browser, own);
+      const page = await openPage(site.browser, own, { viewport: PHONE });
       site.keep(page);
       await startSession(page);
       await prompt(page, `call execute ${JSON.stringify({ command: "echo the first line; while [ ! -e go ]; do sleep 0.02; done; echo the last line" })}`);
       await approval(page).locator("pre.command", { hasText: "echo the first line" }).waitFor();
+      // The answers leave room for what is asked.
+      assert.ok(await approval(page).getByRole("region", { name: "What is asked for" }).evaluate(({ clientHeight }) => clientHeight >= 90));
       await answerWith(page, "Allow once");
       await conversation(page).getByRole("button", { name: /^Run / }).click();
       const output = conversation(page).locator("pre.output, .xterm-rows");

@@ -23,6 +23,10 @@ use crate::runtime::SessionRuntime;
 /// The longest name of an option, in bytes.
 const MAX_OPTION_NAME_BYTES: usize = 300;
 
+/// The longest command that is repeated in an option. The call shows every command in full, and the options have to leave
+/// room for it.
+const MAX_COMMAND_BYTES: usize = 60;
+
 /// The longest description of an option's coverage. Where that is too short there is no option, so that none covers
 /// more than it says.
 const MAX_COVERAGE_BYTES: usize = 160;
@@ -237,9 +241,9 @@ fn describe_coverage(suggestion: &RuleSuggestion, kind: OperationKind, cwd: &str
     // A rule for a command does not restrict its directory.
     let anywhere = "in any directory of the project";
     Some(match &suggestion.matcher {
-        // The call shows the command in full.
         RuleMatcher::Exact(invocation) => {
-            match escape_short(&bowline_protocol::terminal::format_invocation(invocation)) {
+            let line = escape_short(&bowline_protocol::terminal::format_invocation(invocation));
+            match line.filter(|line| line.len() <= MAX_COMMAND_BYTES) {
                 Some(line) => format!("exactly `{line}` {anywhere}"),
                 None => format!("exactly this command {anywhere}"),
             }

@@ -2,7 +2,7 @@
 
 import { html, useState } from "../lib.js";
 import { TextDiffs, DiffToolbar } from "../diff.js";
-import { plainOutput, relativePath, visible } from "../format.js";
+import { plainOutput, relativePath, visible, withRelativePaths } from "../format.js";
 import { Icon } from "../icons.js";
 import { Markdown } from "../markdown.js";
 import { TerminalView } from "../terminal.js";
@@ -50,7 +50,7 @@ export function ToolCallView({ item, root, isOpen, onToggle }) {
   const { call } = item;
   const status = STATUS[call.status] ?? call.status;
   const detail = summary(call, root);
-  const title = visible(call.title || call.kind);
+  const title = visible(withRelativePaths(call.title || call.kind, root));
   return html`<div class=${`tool status-${call.status}`}>
     <button type="button" class="tool-line" aria-expanded=${isOpen} onClick=${onToggle}>
       <span class="tool-chevron"><${Icon} name="chevron" /></span><span class="tool-icon"><${Icon} name=${ICONS[call.kind] ?? "dot"} /></span>
