@@ -45,7 +45,7 @@ struct LogState {
     sessions: HashMap<SessionId, SessionLog>,
     pending: Vec<PendingItem>,
     pending_bytes: usize,
-    // Including the batch that is being committed.
+    // Whether a batch is being committed, or what follows from it is still to be done.
     is_writing: bool,
 }
 
@@ -266,6 +266,7 @@ impl EventLog {
             for action in actions {
                 action();
             }
+            self.lock().is_writing = false;
             self.has_room.notify_waiters();
         }
     }
@@ -299,7 +300,6 @@ impl EventLog {
         let is_shared = self.store.shared().is_some();
         let mut state = self.lock();
         state.pending_bytes -= bytes;
-        state.is_writing = false;
         let mut actions = Vec::new();
         let mut published = 0;
         let mut changed = HashSet::new();
@@ -379,6 +379,12 @@ fn to_mutations(items: &[PendingItem]) -> Vec<Mutation> {
                 }
             }
             PendingItem::Mutation(mutation) => {
+                if let (Mutation::Received(ids), Some(Mutation::Received(earlier))) =
+                    (mutation, mutations.last_mut())
+                {
+                    earlier.extend(ids);
+                    continue;
+                }
                 match mutation {
                     Mutation::Create(session) => runs.remove(&session.id),
                     Mutation::Append { session, .. }
