@@ -150,17 +150,17 @@ fn a_database_is_migrated_and_its_servers_are_shown() {
         Delivery   notifications
         --- 0
         $ bowline serve migrate
-        Migrated the schema of SOCKET/test_0 from version 0 to version 1.
+        Migrated the schema of SOCKET/test_0 from version 0 to version 2.
         --- 0
         $ bowline serve migrate
-        The schema of SOCKET/test_0 has version 1: nothing to do.
+        The schema of SOCKET/test_0 has version 2: nothing to do.
         --- 0
         $ bowline serve token
         ci                       user
         --- 0
         $ bowline serve status
         Store      SOCKET/test_0
-        Schema     1
+        Schema     2
         Delivery   notifications
         Sessions   0
         Events     0
@@ -184,16 +184,16 @@ fn a_database_is_migrated_and_its_servers_are_shown() {
         --- 1
         $ bowline serve --listen
         --- stderr
-        bowline: the database has version 7 of the schema, and this program knows versions up to 1: update bowline on this machine
+        bowline: the database has version 7 of the schema, and this program knows versions up to 2: update bowline on this machine
         --- 1
         $ bowline serve status
         Store      SOCKET/test_0
-        Schema     7; this program has 1
+        Schema     7; this program has 2
         Delivery   notifications
         --- 0
     "#]].assert_eq(&output);
 
-    postgres.run(&database, "UPDATE bowline_schema SET version = 1");
+    postgres.run(&database, "UPDATE bowline_schema SET version = 2");
     let server = OwnServer::start_shared(&bowline(), &scene.home(), &scene.project(), &url).unwrap();
     let status = run(&["serve", "status", "--json"], &url);
     let json: serde_json::Value =

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use rustix::process::Signal;
 use serde_json::{Value, json};
+use test_support::model_server::{ModelReply, ModelServer};
 use test_support::own_server::OwnServer;
 use test_support::postgres::TestPostgres;
 use test_support::wait::wait_until_async;
@@ -15,8 +16,9 @@ use crate::caller::Caller;
 use crate::checker::check_history;
 use crate::programs::build_program;
 
-/// Two servers with one database and one project.
+/// Servers with one database and one project, each with a state directory of its own.
 struct Cluster {
+    servers: std::cell::Cell<usize>,
     postgres: TestPostgres,
     database: String,
     place: tempfile::TempDir,
@@ -28,11 +30,9 @@ impl Cluster {
         let postgres = TestPostgres::start()?;
         let database = postgres.create_database();
         let place = tempfile::tempdir().unwrap();
-        for name in ["home", "project"] {
-            std::fs::create_dir(place.path().join(name)).unwrap();
-        }
+        std::fs::create_dir(place.path().join("project")).unwrap();
         let bowline = build_program("bowline", &["build", "--quiet", "--package", "bowline-cli"]);
-        Some(Self { postgres, database, place, bowline })
+        Some(Self { servers: std::cell::Cell::new(0), postgres, database, place, bowline })
     }
 
     fn project(&self) -> PathBuf {
@@ -40,8 +40,25 @@ impl Cluster {
     }
 
     fn server(&self) -> OwnServer {
-        let (home, store) = (self.place.path().join("home"), self.postgres.url(&self.database));
+        let (home, store) = (self.new_home(), self.postgres.url(&self.database));
         OwnServer::start_shared(&self.bowline, &home, &self.project(), &store).unwrap()
+    }
+
+    fn server_with_model(&self, model: &ModelServer) -> OwnServer {
+        let (home, store) = (self.new_home(), self.postgres.url(&self.database));
+        OwnServer::start_shared_with_model(&self.bowline, &home, &self.project(), &store, model).unwrap()
+    }
+
+    /// Returns the home directory of the next server, with the token of the first.
+    fn new_home(&self) -> PathBuf {
+        let number = self.servers.get();
+        self.servers.set(number + 1);
+        let home = |number: usize| self.place.path().join(format!("home{number}"));
+        std::fs::create_dir(home(number)).unwrap();
+        if number > 0 {
+            std::fs::copy(OwnServer::token_file(&home(0)), OwnServer::token_file(&home(number))).unwrap();
+        }
+        home(number)
     }
 
     fn query(&self, sql: &str) -> String {
@@ -110,16 +127,26 @@ async fn connect(url: &str, token: &str) -> Caller {
     caller
 }
 
-/// Returns the environments of the agents whose home is in a directory; there is at least one.
-fn agent_environments(place: &Path) -> Vec<String> {
+/// A process of Bowline's agent.
+struct AgentProcess {
+    command: String,
+    environment: String,
+}
+
+/// Returns the agents whose home is in a directory; there is at least one.
+fn agent_processes(place: &Path) -> Vec<AgentProcess> {
     let read = |process: &Path, file: &str| {
         String::from_utf8_lossy(&std::fs::read(process.join(file)).unwrap_or_default()).into_owned()
     };
     let processes = std::fs::read_dir("/proc").unwrap().filter_map(|entry| Some(entry.ok()?.path()));
-    let agents = processes.filter(|process| read(process, "cmdline").contains("bowline\0agent\0"));
-    let environments = agents.map(|process| read(&process, "environ"));
-    let own: Vec<String> =
-        environments.filter(|environment| environment.contains(place.to_str().unwrap())).collect();
+    let agents = processes.map(|process| AgentProcess {
+        command: read(&process, "cmdline"),
+        environment: read(&process, "environ"),
+    });
+    let own: Vec<AgentProcess> = agents
+        .filter(|agent| agent.command.contains("bowline\0agent\0"))
+        .filter(|agent| agent.environment.contains(place.to_str().unwrap()))
+        .collect();
     assert!(!own.is_empty(), "there is no agent");
     own
 }
@@ -149,9 +176,6 @@ async fn a_session_of_a_killed_server_goes_on_at_another() {
     let new = json!({ "cwd": cluster.project(), "mcpServers": [] });
     first.send(request(1, "session/new", new.clone())).await;
     let session = until(&mut first, is_answer(1)).await["result"]["sessionId"].clone();
-    for environment in agent_environments(cluster.place.path()) {
-        assert!(!environment.contains("BOWLINE_STORE"), "agents do not know the store: {environment}");
-    }
     let mut second = connect(&format!("ws://{}", b.address()), b.token()).await;
     let mut load = new;
     load["sessionId"] = session.clone();
@@ -183,6 +207,51 @@ async fn a_session_of_a_killed_server_goes_on_at_another() {
     drop(second);
     assert!(b.terminate().unwrap());
     assert_eq!(cluster.query("SELECT count(*) FROM servers WHERE lease_until > now()"), "0", "it left");
+}
+
+/// Bowline's own agent keeps its conversations in the database: the model of the next server knows them.
+#[tokio::test]
+async fn the_conversation_of_a_killed_server_is_known_at_another() {
+    let Some(cluster) = Cluster::start() else { return };
+    let env = json!({ "command": "env; cat /proc/self/environ" });
+    let script = vec![ModelReply::call("execute", env), ModelReply::text("It is a teal one.")];
+    let model = ModelServer::start(script).await.unwrap();
+    let (a, b) = (cluster.server_with_model(&model), cluster.server_with_model(&model));
+    let balancer = Balancer::start(a.address()).await;
+    let mut caller = connect(&format!("http://{}", balancer.address), a.token()).await;
+    caller.send(request(1, "session/new", json!({ "cwd": cluster.project(), "mcpServers": [] }))).await;
+    let session = until(&mut caller, is_answer(1)).await["result"]["sessionId"].clone();
+    let prompt = |id: u64, text: &str| {
+        let prompt = json!([{ "type": "text", "text": text }]);
+        request(id, "session/prompt", json!({ "sessionId": session, "prompt": prompt }))
+    };
+    caller.send(prompt(2, "which kettle")).await;
+    let question = until(&mut caller, is_method("session/request_permission")).await;
+    allow(&mut caller, &question).await;
+    assert_eq!(until(&mut caller, is_answer(2)).await["result"]["stopReason"], "end_turn");
+    // The agent knows the database; its commands do not, and neither do their arguments.
+    let agents = agent_processes(cluster.place.path());
+    assert!(agents.iter().all(|agent| agent.environment.contains("BOWLINE_SESSION_STORE=postgres")));
+    assert!(agents.iter().all(|agent| !agent.command.contains("postgres")));
+    let said = model.requests().last().unwrap().to_string();
+    assert!(said.contains("HOME=") && !said.contains("BOWLINE_S"), "{said}");
+
+    // As `kill -9`.
+    drop(a);
+    balancer.switch_to(b.address());
+    caller.send(prompt(3, "and now")).await;
+    let answer = until(&mut caller, is_answer(3)).await;
+    assert_eq!(answer["result"]["stopReason"], "end_turn", "{answer}");
+    let known = model.requests().last().unwrap()["messages"].to_string();
+    for text in ["which kettle", "It is a teal one.", "and now"] {
+        assert!(known.contains(text), "{text}: {known}");
+    }
+    assert!(!cluster.place.path().join("home1/state/bowline/sessions.db").exists(), "nothing is kept here");
+    assert_eq!(cluster.query("SELECT generation FROM agent_sessions"), "2");
+    caller.send(request(4, "session/delete", json!({ "sessionId": session }))).await;
+    until(&mut caller, is_answer(4)).await;
+    assert_eq!(cluster.query("SELECT count(*) FROM agent_sessions, agent_records"), "0");
+    caller.finish().await.unwrap();
 }
 
 #[tokio::test]

@@ -25,7 +25,9 @@ use crate::model::catalogue::ModelCatalogue;
 use crate::model::keys::Keyring;
 use crate::session::config_options;
 use crate::session::{AgentResources, AgentSession, OpenMethod, SessionDirectories};
-use crate::store::{SessionMeta, SessionQuery, SessionRetention, SqliteSessionStore};
+use crate::store::{
+    PostgresSessionStore, SessionMeta, SessionQuery, SessionRetention, SessionStore, SqliteSessionStore,
+};
 use bowline_storage::clock::format_iso8601;
 
 mod auth;
@@ -55,7 +57,11 @@ impl BowlineAgent {
     /// Returns an agent without a client. Resources are opened when they are needed.
     #[must_use]
     pub fn new(options: AgentOptions, models: ModelCatalogue, keys: Keyring) -> Self {
-        let store = Arc::new(SqliteSessionStore::new(&options.paths.state_dir, SessionRetention::default()));
+        let retention = SessionRetention::default();
+        let store: Arc<dyn SessionStore> = match &options.session_database {
+            Some(url) => Arc::new(PostgresSessionStore::new(url.clone(), retention)),
+            None => Arc::new(SqliteSessionStore::new(&options.paths.state_dir, retention)),
+        };
         let resources = AgentResources::new(options, models, keys, store);
         Self {
             resources: Arc::new(resources),

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bowline_policy::mode::AgentMode;
+pub use bowline_postgres::{PostgresUrl, PostgresUrlError};
 use bowline_protocol::quirks::QuirkMode;
 use bowline_workspace::{terminals, workspace};
 
@@ -36,6 +37,8 @@ pub enum ToolSet {
 pub struct AgentOptions {
     /// The paths of the user's own files.
     pub paths: AgentPaths,
+    /// The database of the stored sessions; without one, they are in the state directory.
+    pub session_database: Option<PostgresUrl>,
     /// The remote user for whom the agent works, named in the audit log.
     pub principal: Option<String>,
     /// Which tools a model is offered.
@@ -104,6 +107,7 @@ impl AgentOptions {
     pub fn new(paths: AgentPaths, terminals: terminals::TerminalOptions) -> Self {
         Self {
             paths,
+            session_database: None,
             principal: None,
             tool_set: ToolSet::default(),
             is_shell_enabled: false,

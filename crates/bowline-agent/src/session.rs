@@ -436,8 +436,13 @@ impl AgentSession {
         let records = take_records(conversation, reporter);
         let Ok(lease) = self.lease() else { return };
         let (id, log) = (self.id.clone(), self.resources.options.log.clone());
+        let closed = self.closed.clone();
         conversation.save_task = Some(tokio::spawn(async move {
             if let Err(error) = lease.append(records, Durability::Deferred).await {
+                if let StoreError::Lost(_) = error {
+                    // Another agent continues the session: this one must not run another call.
+                    closed.fire();
+                }
                 log.write_line(format!("session {}: not saved: {error}", id.0));
             }
         }));

@@ -2,7 +2,7 @@
 //!
 //! A session is a row of metadata ([`SessionMeta`]) and a list of [`SessionRecord`]s. Only the holder of its
 //! [`SessionLease`] may change it. [`SessionStore`] is the interface; [`SqliteSessionStore`] implements it with one
-//! SQLite file per user.
+//! SQLite file per user, [`PostgresSessionStore`] with the database that the servers of `bowline serve` share.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -19,6 +19,8 @@ mod cursor;
 mod database;
 mod error;
 mod id;
+mod metadata;
+mod postgres;
 mod rows;
 mod salvage;
 mod sqlite;
@@ -26,8 +28,11 @@ mod sqlite;
 mod tests;
 
 pub use bowline_storage::Durability;
+use codec::{DecodedRecord, EncodedRecord};
+use error::StoreTransactionError;
 pub use error::{StoreError, StoreNotice};
 pub use id::new_session_id;
+pub use postgres::PostgresSessionStore;
 pub use sqlite::SqliteSessionStore;
 
 /// The largest record, as JSON: twice the longest message on the wire. Larger records are refused.
@@ -38,6 +43,9 @@ pub const MAX_TITLE_BYTES: usize = 1024;
 pub const MAX_PAGE_SIZE: usize = 500;
 /// How much unsaved data each session keeps in memory. Records beyond it are refused.
 pub const MAX_WAITING_BYTES: usize = 64 << 20;
+
+/// The fraction of the size limit freed when a session is too large, so that dropping is rare.
+const ROOM_DIVISOR: i64 = 4;
 
 /// How much to keep. When a process first opens the sessions, it removes those beyond these limits, a few at a time,
 /// least recently used first. A session in use stays. Sessions without any content are removed after a day.
@@ -142,6 +150,24 @@ pub struct StoredSession {
     pub dropped_updates: u64,
 }
 
+impl StoredSession {
+    fn without_records(meta: SessionMeta, dropped_updates: u64) -> Self {
+        Self { meta, updates: Vec::new(), messages: Vec::new(), dropped_updates }
+    }
+
+    /// Adds the next record.
+    fn push_record(&mut self, record: EncodedRecord) -> Result<(), StoreTransactionError> {
+        let unreadable = |why| StoreError::Unreadable { id: self.meta.id.clone(), why };
+        match record.decode()?.map_err(unreadable)? {
+            DecodedRecord::Update(update) => self.updates.push(*update),
+            DecodedRecord::Unknown => self.dropped_updates += 1,
+            DecodedRecord::Message(message) => self.messages.push(message),
+            DecodedRecord::Compacted(messages) => self.messages = messages,
+        }
+        Ok(())
+    }
+}
+
 /// Which sessions to list.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SessionQuery {
@@ -182,10 +208,12 @@ pub trait SessionStore: fmt::Debug + Send + Sync {
     /// Fails if the id is taken, or if the session cannot be saved.
     fn create(&self, meta: SessionMeta) -> StoreFuture<'_, Box<dyn SessionLease>>;
 
-    /// Claims a stored session and returns its content.
+    /// Claims a stored session and returns its content. In a store that several machines share, the claim takes the
+    /// session from a process that held it, whose changes then fail with [`StoreError::Lost`]: whether that process is
+    /// alive cannot be known, and the servers have decided who continues.
     ///
     /// # Errors
-    /// Fails if no session has the id, if another process holds it, or if it cannot be read.
+    /// Fails if no session has the id, if another process of this machine or this one holds it, or if it cannot be read.
     fn claim(&self, id: &SessionId) -> StoreFuture<'_, (Box<dyn SessionLease>, StoredSession)>;
 
     /// Creates a session with the present content of another, held or not, and claims it.
@@ -213,7 +241,7 @@ pub trait SessionStore: fmt::Debug + Send + Sync {
     /// Removes a session. A missing one is not an error.
     ///
     /// # Errors
-    /// Fails if a process holds it, this one included, or if it cannot be removed.
+    /// Fails if a process of this machine holds it, this one included, or if it cannot be removed.
     fn delete(&self, id: &SessionId) -> StoreFuture<'_, ()>;
 }
 

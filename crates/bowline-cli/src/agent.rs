@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use bowline_agent::agent::BowlineAgent;
-use bowline_agent::agent_options::{self, AgentOptions, ToolSet};
+use bowline_agent::agent_options::{self, AgentOptions, PostgresUrl, ToolSet};
 use bowline_agent::model::ModelInfo;
 use bowline_agent::model::catalogue::{CatalogueOptions, ModelCatalogue};
 use bowline_agent::model::keys::Keyring;
@@ -30,6 +30,10 @@ use bowline_client::launch::SUPERVISOR_COMMAND;
 
 /// The time limit for ending all sessions after a signal or after the client disconnects.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(4);
+
+/// The variable with the address of the database of stored sessions, which `bowline serve` sets. It may hold a password:
+/// commands and MCP servers do not get it.
+pub(crate) const SESSION_STORE_VARIABLE: &str = "BOWLINE_SESSION_STORE";
 
 /// How the agent works.
 #[derive(Args, Debug)]
@@ -170,6 +174,16 @@ pub(crate) fn load_keyring(dirs: &UserDirs) -> Keyring {
     })
 }
 
+/// Returns the database of stored sessions, if the environment names one.
+fn read_session_database() -> Result<Option<PostgresUrl>> {
+    match std::env::var(SESSION_STORE_VARIABLE) {
+        Ok(url) if !url.is_empty() => Ok(Some(url.parse().context(SESSION_STORE_VARIABLE)?)),
+        // It is not shown, because it may hold a password.
+        Err(std::env::VarError::NotUnicode(_)) => anyhow::bail!("{SESSION_STORE_VARIABLE} is not UTF-8"),
+        _ => Ok(None),
+    }
+}
+
 /// Returns the base URLs of providers that the environment sets.
 pub(crate) fn base_urls_from_env() -> BTreeMap<Provider, String> {
     Provider::ALL
@@ -207,7 +221,8 @@ fn build_model_options(arguments: &AgentArguments, keys: Keyring) -> Result<Cata
 fn build_agent_options(arguments: AgentArguments, dirs: &UserDirs) -> Result<AgentOptions> {
     let program = std::env::current_exe().context("cannot find the bowline program")?;
     let supervisor = SupervisorProgram { program, args: vec![SUPERVISOR_COMMAND.into()] };
-    let mut terminal_options = terminals::TerminalOptions::with_environment(supervisor, std::env::vars_os());
+    let environment = std::env::vars_os().filter(|(name, _)| name != SESSION_STORE_VARIABLE);
+    let mut terminal_options = terminals::TerminalOptions::with_environment(supervisor, environment);
     terminal_options.temp_directory = std::env::temp_dir();
     let paths = agent_options::AgentPaths {
         state_dir: dirs.state.clone(),
@@ -222,6 +237,7 @@ fn build_agent_options(arguments: AgentArguments, dirs: &UserDirs) -> Result<Age
     };
     let mut settings = AgentOptions::new(paths, terminal_options);
     settings.quirks = quirk_mode();
+    settings.session_database = read_session_database()?;
     settings.principal = arguments.principal;
     settings.tool_set = match arguments.tools {
         ToolsArgument::Transparent => ToolSet::Transparent,

@@ -248,11 +248,11 @@ impl OpenedServer {
     /// # Errors
     /// Explains what cannot be used.
     pub(crate) async fn open(setup: ServerSetup) -> Result<Self, CliError> {
-        let OpenedStore { store, cookie_key } = setup.store;
+        let OpenedStore { store, cookie_key, session_database } = setup.store;
         let access = AccessOptions { cookie_key: Some(cookie_key), ..setup.access };
         let roots = setup.options.roots.clone();
         let directory = roots.first().map_or(Path::new("/"), PathBuf::as_path);
-        let launcher = ProgramLauncher::new(&setup.agent, directory)?;
+        let launcher = ProgramLauncher::new(&setup.agent, directory, session_database)?;
         let hub = Hub::new(store, Arc::new(launcher), Arc::new(Metrics::default()), setup.options);
         let listener = TcpListener::bind(setup.listen).await;
         let listener = listener.with_context(|| format!("cannot listen on {}", setup.listen))?;

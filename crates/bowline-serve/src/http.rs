@@ -68,9 +68,10 @@ impl From<ReceiveError> for Refusal {
             ReceiveError::Invalid(_) => StatusCode::BAD_REQUEST,
             ReceiveError::Batch => StatusCode::NOT_IMPLEMENTED,
             ReceiveError::Overloaded(_) => StatusCode::TOO_MANY_REQUESTS,
-            ReceiveError::Draining => StatusCode::SERVICE_UNAVAILABLE,
+            ReceiveError::Draining | ReceiveError::Fenced => StatusCode::SERVICE_UNAVAILABLE,
         };
-        let retry_after = matches!(error, ReceiveError::Overloaded(_) | ReceiveError::Draining);
+        let retry_after =
+            matches!(error, ReceiveError::Overloaded(_) | ReceiveError::Draining | ReceiveError::Fenced);
         Self { status, reason: error.to_string(), retry_after }
     }
 }

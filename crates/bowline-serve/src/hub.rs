@@ -34,6 +34,7 @@ mod attachment;
 mod connection;
 mod from_agent;
 mod from_client;
+mod lease;
 mod message;
 mod open;
 mod servers;
@@ -54,6 +55,8 @@ use worker::{OpenRequest, Worker, WorkerId, WorkerKey};
 
 /// How often deadlines and tokens are checked.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
+/// How long the last events may take to be stored.
+const LAST_COMMIT_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long clients may take at the end to read what was sent to them.
 const LAST_READ_TIMEOUT: Duration = Duration::from_secs(5);
 /// The longest id of a request, a session or a connection, in bytes.
@@ -113,6 +116,9 @@ pub enum ReceiveError {
     /// The server is stopping.
     #[error("the server is stopping")]
     Draining,
+    /// The server has no lease in the database at the moment.
+    #[error("the server has lost the database and its sessions: try again in a moment, or at another server")]
+    Fenced,
 }
 
 /// The hub of a server.
@@ -123,6 +129,8 @@ pub struct Hub {
     launcher: Arc<dyn AgentLauncher>,
     metrics: Arc<Metrics>,
     options: HubOptions,
+    // Always valid if the store is this server's own.
+    lease: lease::Lease,
     // Wakes who waits for requests to be answered and for streams to end.
     progress: Notify,
     events: tokio::sync::broadcast::Sender<HubEvent>,
@@ -167,7 +175,7 @@ struct Session {
 
 impl Session {
     /// Returns a session that is being opened; these messages wait.
-    fn opening(waiting: Vec<(ConnectionId, Bytes)>) -> Self {
+    fn opening(waiting: Vec<WaitingMessage>) -> Self {
         Self {
             principal: String::new(),
             generation: 0,
@@ -182,10 +190,19 @@ impl Session {
 
 #[derive(Debug)]
 enum Stage {
-    /// Being opened; these messages wait.
-    Opening(Vec<(ConnectionId, Bytes)>),
+    /// Being opened, or closed; these messages wait.
+    Opening(Vec<WaitingMessage>),
     /// Open at an agent.
     Open(WorkerId),
+}
+
+/// A client's message that waits for its session.
+#[derive(Debug)]
+struct WaitingMessage {
+    connection: ConnectionId,
+    message: Bytes,
+    // Of a message that came through another server.
+    receipt: Option<servers::InboxReceipt>,
 }
 
 /// A request of an agent that is not answered yet.
@@ -223,6 +240,7 @@ impl Hub {
             launcher,
             metrics,
             options,
+            lease: lease::Lease::default(),
             progress: Notify::new(),
             events: tokio::sync::broadcast::Sender::new(activity::MAX_WAITING_EVENTS),
         })
@@ -239,6 +257,7 @@ impl Hub {
             interval.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
             loop {
                 interval.tick().await;
+                servers::check_lease(&self);
                 self.check_deadlines();
                 self.check_tokens().await;
             }
@@ -292,13 +311,8 @@ impl Hub {
         for worker in workers {
             self.end_worker(worker, "the server stopped");
         }
-        // The store may be what fails; what it has is consistent without the rest.
-        let (sender, stored) = oneshot::channel();
-        self.log.after_commit(move || {
-            // It may have been given up.
-            sender.send(()).ok();
-        });
-        if tokio::time::timeout(Duration::from_secs(5), stored).await.is_err() {
+        // Also what follows from the last commit. The store may be what fails; what it has is consistent without the rest.
+        if tokio::time::timeout(LAST_COMMIT_TIMEOUT, self.log.flush()).await.is_err() {
             tracing::error!("the last events could not be stored");
         }
         servers::leave_store(self).await;

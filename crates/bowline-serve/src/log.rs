@@ -52,7 +52,7 @@ struct LogState {
     // Counts the batches, so that a session knows whether its run is in this one.
     batch: u64,
     pending_bytes: usize,
-    // Including the batch that is being committed.
+    // Whether a batch is being committed, or what follows from it is still to be done.
     is_writing: bool,
 }
 
@@ -297,6 +297,7 @@ impl EventLog {
             for action in actions {
                 action();
             }
+            self.lock().is_writing = false;
             self.has_room.notify_waiters();
         }
     }
@@ -325,7 +326,6 @@ impl EventLog {
         let is_shared = self.store.shared().is_some();
         let mut state = self.lock();
         state.pending_bytes -= bytes;
-        state.is_writing = false;
         let mut published = 0;
         let mut changed = HashSet::new();
         for Run { session, generation, events } in runs {
@@ -410,6 +410,10 @@ impl Batch {
                     });
                     batch.runs.push(Run { session, generation, events });
                 }
+                PendingItem::Mutation(Mutation::Received(ids)) => match batch.mutations.last_mut() {
+                    Some(Mutation::Received(earlier)) => earlier.extend(ids),
+                    _ => batch.mutations.push(Mutation::Received(ids)),
+                },
                 PendingItem::Mutation(mutation) => batch.mutations.push(mutation),
                 PendingItem::AfterCommit(action) => batch.actions.push(action),
             }

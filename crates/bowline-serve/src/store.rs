@@ -42,6 +42,12 @@ pub enum StoreError {
     NameTaken(String),
 }
 
+impl From<bowline_postgres::PostgresError> for StoreError {
+    fn from(error: bowline_postgres::PostgresError) -> Self {
+        Self::Unavailable(error.0)
+    }
+}
+
 /// The answer of a store.
 pub type StoreFuture<'a, T> = BoxFuture<'a, Result<T, StoreError>>;
 

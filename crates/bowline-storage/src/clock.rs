@@ -1,15 +1,24 @@
-//! The wall clock, and timestamps in ISO 8601.
+//! The wall clock, the time since the start of the machine, and timestamps in ISO 8601.
 
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use bowline_text::time::Timestamp;
 use chrono::{DateTime, SecondsFormat};
+use rustix::time::{ClockId, clock_gettime};
 
 /// Returns the current time of the system clock.
 #[must_use]
 pub fn now() -> Timestamp {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     Timestamp(i64::try_from(since.as_millis()).unwrap_or(i64::MAX))
+}
+
+/// Returns the time since the start of the machine. Unlike `Instant`, it goes on while the machine is suspended.
+#[must_use]
+pub fn since_boot() -> Duration {
+    let time = clock_gettime(ClockId::Boottime);
+    let (seconds, nanoseconds) = (u64::try_from(time.tv_sec), u32::try_from(time.tv_nsec));
+    Duration::new(seconds.unwrap_or(0), nanoseconds.unwrap_or(0))
 }
 
 /// Formats a timestamp as ISO 8601 in UTC with milliseconds: `2026-03-01T09:05:00.250Z`. A timestamp beyond the

@@ -7,6 +7,11 @@ use std::process::{Child, Command, Stdio};
 use anyhow::{Context as _, Result};
 use rustix::process::{Pid, Signal, kill_process};
 
+use crate::model_server::{MODEL, ModelServer};
+
+/// The options of a server with a short lease.
+const SHARED_OPTIONS: [&str; 6] = ["--listen", "127.0.0.1:0", "--lease-ms", "3000", "--heartbeat-ms", "200"];
+
 /// The process. It is killed when this is dropped, as if the machine had failed.
 #[derive(Debug)]
 pub struct OwnServer {
@@ -30,8 +35,26 @@ impl OwnServer {
     /// # Errors
     /// Fails if it does not start.
     pub fn start_shared(bowline: &Path, home: &Path, root: &Path, store: &str) -> Result<Self> {
-        let options = ["--listen", "127.0.0.1:0", "--lease-ms", "3000", "--heartbeat-ms", "200"];
-        Self::start_on(bowline, home, root, &options, &[], Some(store))
+        Self::launch(bowline, home, root, &SHARED_OPTIONS, &[], Some(store), &[])
+    }
+
+    /// Starts one of several servers that share a database, whose agent uses a scripted model.
+    ///
+    /// # Errors
+    /// Fails if it does not start.
+    pub fn start_shared_with_model(
+        bowline: &Path,
+        home: &Path,
+        root: &Path,
+        store: &str,
+        model: &ModelServer,
+    ) -> Result<Self> {
+        let config = home.join(".config/bowline");
+        std::fs::create_dir_all(&config)?;
+        std::fs::write(config.join("config.toml"), format!("model = \"compatible/{MODEL}\"\n"))?;
+        let url = format!("{}/v1", model.url());
+        let environment = [("COMPATIBLE_BASE_URL", &*url)];
+        Self::launch(bowline, home, root, &SHARED_OPTIONS, &[], Some(store), &environment)
     }
 
     /// Starts the server with its sessions and tokens in a store: a directory or the address of a database.
@@ -46,9 +69,22 @@ impl OwnServer {
         agent: &[String],
         store: Option<&str>,
     ) -> Result<Self> {
+        Self::launch(bowline, home, root, options, agent, store, &[])
+    }
+
+    fn launch(
+        bowline: &Path,
+        home: &Path,
+        root: &Path,
+        options: &[&str],
+        agent: &[String],
+        store: Option<&str>,
+        environment: &[(&str, &str)],
+    ) -> Result<Self> {
         let command = |arguments: &[&str]| {
             let mut command = Command::new(bowline);
             command.args(arguments).env("HOME", home).env("XDG_STATE_HOME", home.join("state"));
+            command.envs(environment.iter().copied());
             if let Some(store) = store {
                 command.env("BOWLINE_STORE", store);
             }

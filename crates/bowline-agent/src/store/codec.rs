@@ -1,6 +1,7 @@
 //! The encoding of records: JSON, compressed where that pays, with a checksum.
 
 use bowline_conversation::conversation::ConversationMessage;
+use bowline_conversation::transcript;
 use bowline_protocol::schema::v1::SessionUpdate;
 use serde::Serialize;
 use serde_json::Value;
@@ -39,6 +40,25 @@ pub(super) enum DecodedRecord {
     Compacted(Vec<ConversationMessage>),
     /// An intact update that this version cannot parse.
     Unknown,
+}
+
+/// Encodes records, with updates merged.
+pub(super) fn encode_all(records: Vec<SessionRecord>) -> Result<Vec<EncodedRecord>, StoreError> {
+    condense(records).iter().map(encode).collect()
+}
+
+/// Merges updates among some records. Updates and messages are separate lists: their relative order means nothing.
+fn condense(records: Vec<SessionRecord>) -> Vec<SessionRecord> {
+    let mut updates = Vec::new();
+    let mut condensed = Vec::new();
+    for record in records {
+        match record {
+            SessionRecord::Update(update) => updates.push(update),
+            other => condensed.push(other),
+        }
+    }
+    condensed.extend(transcript::condense(updates).into_iter().map(SessionRecord::Update));
+    condensed
 }
 
 pub(super) fn encode(record: &SessionRecord) -> Result<EncodedRecord, StoreError> {

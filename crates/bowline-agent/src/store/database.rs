@@ -4,7 +4,6 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use bowline_conversation::transcript;
 use bowline_protocol::schema::v1::SessionId;
 use bowline_storage::clock::now;
 use bowline_storage::{
@@ -18,7 +17,7 @@ use super::error::{StoreError, StoreNotice, StoreTransactionError};
 use super::salvage::{self, SalvageReport};
 use super::{
     MAX_PAGE_SIZE, MAX_WAITING_BYTES, SessionMeta, SessionPage, SessionQuery, SessionRecord,
-    SessionRetention, StoredSession, codec, cursor, rows,
+    SessionRetention, StoredSession, codec, cursor, metadata, rows,
 };
 
 /// The file name of the database.
@@ -98,7 +97,7 @@ impl SessionDatabase {
 
     pub(super) fn list(&mut self, query: &SessionQuery) -> Result<SessionPage, StoreError> {
         let before = query.cursor.as_deref().map_or(Ok(i64::MAX), cursor::parse_cursor)?;
-        let cwd = query.cwd.as_deref().map(rows::path_to_str).transpose()?;
+        let cwd = query.cwd.as_deref().map(metadata::path_to_str).transpose()?;
         let page = query.page_size.clamp(1, MAX_PAGE_SIZE);
         self.read(|connection| rows::list_sessions(connection, cwd, before, page))
     }
@@ -124,8 +123,7 @@ impl SessionDatabase {
     ) -> Result<(), StoreError> {
         let mut unsaved = claim.unsaved_records.lock().unwrap_or_else(PoisonError::into_inner);
         let previous_len = unsaved.len();
-        let encoded = condense(records).iter().map(codec::encode).collect::<Result<Vec<_>, _>>()?;
-        unsaved.extend(encoded);
+        unsaved.extend(codec::encode_all(records)?);
         let (max_bytes, now) = (self.retention.max_session_bytes, now());
         let result = self.write(durability, |transaction| {
             rows::append_records(transaction, &claim.id, &unsaved, max_bytes, now)
@@ -301,18 +299,4 @@ fn prune_candidates(
 /// Returns the space of removed sessions to the file system.
 fn free_pages(connection: &Connection) -> rusqlite::Result<()> {
     connection.pragma(None, "incremental_vacuum", FREED_PAGES, |_| Ok(()))
-}
-
-/// Merges updates among some records. Updates and messages are separate lists: their relative order means nothing.
-fn condense(records: Vec<SessionRecord>) -> Vec<SessionRecord> {
-    let mut updates = Vec::new();
-    let mut condensed = Vec::new();
-    for record in records {
-        match record {
-            SessionRecord::Update(update) => updates.push(update),
-            other => condensed.push(other),
-        }
-    }
-    condensed.extend(transcript::condense(updates).into_iter().map(SessionRecord::Update));
-    condensed
 }

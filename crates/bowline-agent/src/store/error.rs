@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use bowline_postgres::PostgresError;
 use bowline_protocol::schema::v1::SessionId;
 use bowline_storage::{FileError, StorageError, TransactionError};
 
@@ -21,6 +22,9 @@ pub enum StoreError {
         /// The process that holds it, if known.
         process: Option<u32>,
     },
+    /// Another process has claimed the session since, in a store that several machines share.
+    #[error("session {0} was opened elsewhere: nothing more is stored here")]
+    Lost(SessionId),
     /// The id is taken.
     #[error("there is a session {0} already")]
     Exists(SessionId),
@@ -113,6 +117,12 @@ impl From<StoreError> for StoreTransactionError {
 
 impl From<StorageError> for StoreError {
     fn from(error: StorageError) -> Self {
+        Self::Unavailable(error.into())
+    }
+}
+
+impl From<PostgresError> for StoreError {
+    fn from(error: PostgresError) -> Self {
         Self::Unavailable(error.into())
     }
 }

@@ -1,24 +1,16 @@
 //! The rows of sessions and records.
 
-use std::path::{Path, PathBuf};
-
-use bowline_conversation::conversation::{ThinkingLevel, TokenUsage};
-use bowline_policy::mode::AgentMode;
 use bowline_protocol::schema::v1::SessionId;
 use bowline_text::time::Timestamp;
 use rusqlite::{Connection, OptionalExtension as _, Row, Statement, params};
-use serde::{Deserialize, Serialize};
 
-use super::codec::{COMPACTED, DecodedRecord, EncodedRecord, UPDATE, digest};
+use super::codec::{COMPACTED, EncodedRecord, UPDATE, digest};
 use super::error::{StoreError, StoreTransactionError};
-use super::{MAX_TITLE_BYTES, SessionMeta, SessionPage, StoredSession};
+use super::metadata::SessionColumns;
+use super::{ROOM_DIVISOR, SessionMeta, SessionPage, StoredSession};
 
 /// The number of record keys reserved for each session.
 const KEYS_PER_SESSION: i64 = 1 << 32;
-/// The largest details of a session.
-const MAX_DETAILS_BYTES: usize = 1 << 20;
-/// The fraction of the size limit freed when a session is too large, so that dropping is rare.
-const ROOM_DIVISOR: i64 = 4;
 
 /// A session as its row describes it.
 #[derive(Debug)]
@@ -32,64 +24,15 @@ pub(super) struct SessionRow {
     pub(super) dropped: i64,
 }
 
-/// The metadata of a session that has no column of its own.
-#[derive(Debug, Default, Serialize, Deserialize)]
-#[serde(default)]
-struct SessionDetails {
-    additional: Vec<PathBuf>,
-    title: Option<String>,
-    mode: AgentMode,
-    model: Option<String>,
-    thinking: ThinkingLevel,
-    turns: u64,
-    usage: TokenUsage,
-    cost: Option<f64>,
-}
-
-/// A session's text columns: directory, details, and their checksum.
-struct SessionColumns {
-    cwd: String,
-    details: String,
-    checksum: [u8; 8],
-}
-
-impl SessionColumns {
-    fn from_meta(meta: &SessionMeta) -> Result<Self, StoreError> {
-        let mut title = meta.title.clone();
-        if let Some(title) = &mut title {
-            title.truncate(title.floor_char_boundary(MAX_TITLE_BYTES));
-        }
-        let details = SessionDetails {
-            additional: meta.additional_directories.clone(),
-            title,
-            mode: meta.mode,
-            model: meta.model.clone(),
-            thinking: meta.thinking,
-            turns: meta.turns,
-            usage: meta.usage,
-            cost: meta.cost,
-        };
-        let details = serde_json::to_string(&details).map_err(StoreError::Unwritable)?;
-        let cwd = path_to_str(&meta.cwd)?.to_owned();
-        let bytes = details.len() + cwd.len() + meta.id.0.len();
-        if bytes > MAX_DETAILS_BYTES {
-            return Err(StoreError::TooLarge { bytes });
-        }
-        let checksum = session_checksum(&meta.id.0, &cwd, meta.created_at.0, &details);
-        Ok(Self { cwd, details, checksum })
-    }
+/// Returns a session's text columns: directory, details, and their checksum.
+fn columns_with_checksum(meta: &SessionMeta) -> Result<(SessionColumns, [u8; 8]), StoreError> {
+    let columns = SessionColumns::from_meta(meta)?;
+    let checksum = session_checksum(&meta.id.0, &columns.cwd, meta.created_at.0, &columns.details);
+    Ok((columns, checksum))
 }
 
 fn session_checksum(id: &str, cwd: &str, created: i64, details: &str) -> [u8; 8] {
     digest(&[id.as_bytes(), cwd.as_bytes(), &created.to_le_bytes(), details.as_bytes()])
-}
-
-/// Returns a path as stored in the database.
-pub(super) fn path_to_str(path: &Path) -> Result<&str, StoreError> {
-    use serde::ser::Error as _;
-    let error =
-        || StoreError::Unwritable(serde_json::Error::custom(format!("{} is no text", path.display())));
-    path.to_str().ok_or_else(error)
 }
 
 const SESSION_COLUMNS: &str =
@@ -104,22 +47,8 @@ pub(super) fn read_session(row: &Row<'_>) -> Result<SessionRow, StoreTransaction
             "what is known of session {id:?} is not what was written"
         )));
     }
-    // Fields of a later version are ignored; missing fields get the defaults of a new session.
-    let details: SessionDetails = serde_json::from_str(&details).unwrap_or_default();
-    let meta = SessionMeta {
-        id: SessionId::from(id),
-        cwd: cwd.into(),
-        additional_directories: details.additional,
-        title: details.title,
-        created_at: Timestamp(created),
-        updated_at: Timestamp(row.get(5)?),
-        mode: details.mode,
-        model: details.model,
-        thinking: details.thinking,
-        turns: details.turns,
-        usage: details.usage,
-        cost: details.cost,
-    };
+    let columns = SessionColumns { cwd, details };
+    let meta = columns.into_meta(SessionId::from(id), Timestamp(created), Timestamp(row.get(5)?));
     Ok(SessionRow {
         number: row.get(0)?,
         meta,
@@ -162,7 +91,7 @@ pub(super) fn insert_session(
     if exists {
         return Err(StoreError::Exists(meta.id.clone()).into());
     }
-    let SessionColumns { cwd, details, checksum } = SessionColumns::from_meta(meta)?;
+    let (SessionColumns { cwd, details }, checksum) = columns_with_checksum(meta)?;
     let number = connection
         .prepare_cached(
             "INSERT INTO sessions (id, cwd, touched, created, updated, details, sum, next, records, bytes, dropped) \
@@ -177,7 +106,7 @@ pub(super) fn reinsert_session(
     connection: &Connection,
     session: &SessionRow,
 ) -> Result<(), StoreTransactionError> {
-    let SessionColumns { cwd, details, checksum } = SessionColumns::from_meta(&session.meta)?;
+    let (SessionColumns { cwd, details }, checksum) = columns_with_checksum(&session.meta)?;
     let SessionRow { number, meta, touched, next_record, dropped, .. } = session;
     connection
         .prepare_cached(&format!(
@@ -204,7 +133,7 @@ pub(super) fn update_session(
     number: i64,
     meta: &SessionMeta,
 ) -> Result<(), StoreTransactionError> {
-    let SessionColumns { cwd, details, checksum } = SessionColumns::from_meta(meta)?;
+    let (SessionColumns { cwd, details }, checksum) = columns_with_checksum(meta)?;
     let changed = connection
         .prepare_cached("UPDATE sessions SET cwd = ?3, details = ?4, sum = ?5, updated = ?6 WHERE number = ?1 AND id = ?2")?
         .execute(params![number, &*meta.id.0, cwd, details, checksum, meta.updated_at.0])?;
@@ -352,22 +281,11 @@ pub(super) fn load_session(
     id: &SessionId,
 ) -> Result<StoredSession, StoreTransactionError> {
     let session = find_session(connection, id)?;
-    let mut stored = StoredSession {
-        meta: session.meta,
-        updates: Vec::new(),
-        messages: Vec::new(),
-        dropped_updates: session.dropped.unsigned_abs(),
-    };
+    let mut stored = StoredSession::without_records(session.meta, session.dropped.unsigned_abs());
     let mut count = 0;
     for_each_record(connection, session.number, |_, record| {
         count += 1;
-        let unreadable = |why| StoreError::Unreadable { id: id.clone(), why };
-        match record.decode()?.map_err(unreadable)? {
-            DecodedRecord::Update(update) => stored.updates.push(*update),
-            DecodedRecord::Unknown => stored.dropped_updates += 1,
-            DecodedRecord::Message(message) => stored.messages.push(message),
-            DecodedRecord::Compacted(messages) => stored.messages = messages,
-        }
+        stored.push_record(record)?;
         Ok(true)
     })?;
     if count != session.records {

@@ -4,14 +4,50 @@ use std::fmt::Write as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
-use bowline_agent::store::{SessionMeta, SessionRecord, SessionRetention, SqliteSessionStore, StoredSession};
+use bowline_agent::store::{
+    PostgresSessionStore, SessionMeta, SessionRecord, SessionRetention, SessionStore, SqliteSessionStore,
+    StoredSession,
+};
 use bowline_conversation::conversation::MessagePart;
 use bowline_protocol::schema::v1::{ContentBlock, ContentChunk, SessionId, SessionUpdate};
 use tempfile::TempDir;
+use test_support::postgres::TestPostgres;
 
 /// An empty directory, in memory where possible, which is faster than a disk.
 pub(crate) fn new_directory() -> TempDir {
     TempDir::new_in("/dev/shm").or_else(|_| TempDir::new()).unwrap()
+}
+
+/// One of the places where sessions are stored, empty at first.
+pub(crate) enum TestStores {
+    Sqlite(TempDir),
+    Postgres { server: TestPostgres, database: String },
+}
+
+impl TestStores {
+    /// Opens the sessions, as a new process does.
+    pub(crate) fn open(&self) -> Box<dyn SessionStore> {
+        self.open_with(SessionRetention::default())
+    }
+
+    /// Opens the sessions with other limits.
+    pub(crate) fn open_with(&self, retention: SessionRetention) -> Box<dyn SessionStore> {
+        match self {
+            Self::Sqlite(directory) => Box::new(SqliteSessionStore::new(directory.path(), retention)),
+            Self::Postgres { server, database } => {
+                Box::new(PostgresSessionStore::new(server.url(database).parse().unwrap(), retention))
+            }
+        }
+    }
+}
+
+/// Runs a check with each implementation of the store.
+pub(crate) async fn with_each_store(check: impl AsyncFn(TestStores)) {
+    check(TestStores::Sqlite(new_directory())).await;
+    if let Some(server) = TestPostgres::start() {
+        let database = server.create_database();
+        check(TestStores::Postgres { server, database }).await;
+    }
 }
 
 /// Opens the sessions of a directory, as a new process does.

@@ -13,6 +13,7 @@ use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, BufReader};
 use tokio::sync::oneshot;
 
 use super::store::STORE_VARIABLE;
+use crate::agent::SESSION_STORE_VARIABLE;
 use bowline_client::agents::AgentCommand;
 use bowline_client::error::CliError;
 use bowline_client::launch::SUPERVISOR_COMMAND;
@@ -28,16 +29,23 @@ pub(super) struct ProgramLauncher {
     agent: Vec<OsString>,
     directory: PathBuf,
     supervisor: SupervisorProgram,
+    // The address of the database for the sessions of Bowline's own agent.
+    session_database: Option<OsString>,
 }
 
 impl ProgramLauncher {
     /// Returns the launcher of a command, or without one that of Bowline's own agent. Another agent gets this machine's
     /// files and terminals from `bowline proxy`, where its client has none.
-    pub(super) fn new(agent: &[OsString], directory: &Path) -> Result<Self, CliError> {
+    pub(super) fn new(
+        agent: &[OsString],
+        directory: &Path,
+        session_database: Option<OsString>,
+    ) -> Result<Self, CliError> {
         let own = std::env::current_exe().context("cannot find the bowline program")?;
         let supervisor = SupervisorProgram { program: own.clone(), args: vec![SUPERVISOR_COMMAND.into()] };
         let (program, agent) = (own.into_os_string(), agent.to_vec());
-        Ok(Self { program, agent, directory: directory.to_owned(), supervisor })
+        let session_database = session_database.filter(|_| agent.is_empty());
+        Ok(Self { program, agent, directory: directory.to_owned(), supervisor, session_database })
     }
 
     /// Returns the command for a principal, which the audit log names.
@@ -58,8 +66,10 @@ impl AgentLauncher for ProgramLauncher {
     fn launch(&self, principal: &str) -> BoxFuture<'_, Result<AgentStreams, String>> {
         let name = principal.to_owned();
         Box::pin(async move {
-            // The agent has no business in the store, whose address may hold a password.
-            let environment = std::env::vars_os().filter(|(name, _)| name != STORE_VARIABLE);
+            // Another agent has no business in the store, whose address may hold a password.
+            let environment = std::env::vars_os()
+                .filter(|(name, _)| name != STORE_VARIABLE && name != SESSION_STORE_VARIABLE)
+                .chain(self.session_database.clone().map(|url| (SESSION_STORE_VARIABLE.into(), url)));
             let program = self.command_for(&name).program(&self.directory, environment);
             let program = program.map_err(|error| error.to_string())?;
             let started = SupervisedProgram::start_with_piped_input(&self.supervisor, program).await;

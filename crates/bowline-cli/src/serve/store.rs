@@ -52,7 +52,7 @@ pub(super) struct LeaseArguments {
 #[derive(Debug, Clone)]
 enum StoreLocation {
     Directory(PathBuf),
-    Postgres(Box<PostgresUrl>),
+    Postgres { url: Box<PostgresUrl>, text: OsString },
 }
 
 /// What `bowline serve status` shows.
@@ -89,7 +89,7 @@ impl StoreArguments {
                             "other users of this machine can see the password in --store; give the address in BOWLINE_STORE",
                         );
                     }
-                    Ok(StoreLocation::Postgres(Box::new(url)))
+                    Ok(StoreLocation::Postgres { url: Box::new(url), text })
                 }
                 Err(error) => Err(CliError::Usage(format!("--store: {error}"))),
             },
@@ -105,7 +105,7 @@ impl StoreArguments {
     ) -> Result<OpenedStore, CliError> {
         match self.location()? {
             StoreLocation::Directory(directory) => open_directory(directory).await,
-            StoreLocation::Postgres(url) => {
+            StoreLocation::Postgres { url, text } => {
                 let options = PostgresOptions {
                     name: format!("{} {listen}", host_name()),
                     lease: Duration::from_millis(lease.lease_ms),
@@ -115,7 +115,7 @@ impl StoreArguments {
                 // Each machine has its own key: balancers send a browser to the same server.
                 let directory = UserDirs::from_env()?.state.join(STORE_DIRECTORY);
                 let cookie_key = CookieKey::load(&directory).context("cannot use the key of cookies")?;
-                Ok(OpenedStore { store: Arc::new(store), cookie_key })
+                Ok(OpenedStore { store: Arc::new(store), cookie_key, session_database: Some(text) })
             }
         }
     }
@@ -126,24 +126,28 @@ impl StoreArguments {
             StoreLocation::Directory(directory) => {
                 Arc::new(SqliteServerStore::open_for_tokens(&directory).map_err(failed)?)
             }
-            StoreLocation::Postgres(url) => {
+            StoreLocation::Postgres { url, .. } => {
                 Arc::new(PostgresServerStore::open_for_tokens(&url).await.map_err(failed)?)
             }
         })
     }
 }
 
-/// The store of a server, and the key of the cookies that it issues.
+/// The store of a server, and what else is there.
 pub(crate) struct OpenedStore {
     pub(crate) store: Arc<dyn ServerStore>,
+    /// The key of the cookies that it issues.
     pub(crate) cookie_key: CookieKey,
+    /// The address of the database where Bowline's own agent keeps its sessions, too.
+    pub(crate) session_database: Option<OsString>,
 }
 
 /// Opens a directory as the store of a server.
 pub(crate) async fn open_directory(directory: PathBuf) -> Result<OpenedStore, CliError> {
     let opened = tokio::task::spawn_blocking(move || {
         let store = Arc::new(SqliteServerStore::open_for_server(&directory)?);
-        anyhow::Ok(OpenedStore { store, cookie_key: CookieKey::load(&directory)? })
+        let cookie_key = CookieKey::load(&directory)?;
+        anyhow::Ok(OpenedStore { store, cookie_key, session_database: None })
     });
     opened.await.context("cannot open the store")?.map_err(CliError::Failed)
 }
@@ -156,7 +160,7 @@ pub(super) async fn migrate(arguments: StoreArguments) -> Result<(), CliError> {
             SqliteServerStore::open_for_tokens(&directory).map_err(failed)?;
             print(&format!("The store in {} is up to date.\n", directory.display()))?;
         }
-        StoreLocation::Postgres(url) => {
+        StoreLocation::Postgres { url, .. } => {
             let store = PostgresServerStore::open_without_migration(&url).map_err(failed)?;
             let migration = store.migrate().await.map_err(failed)?;
             print(&if migration.from == migration.to {
@@ -178,7 +182,7 @@ pub(super) async fn show_status(arguments: StatusArguments) -> Result<(), CliErr
             let (sessions, events) = store.counts().await.map_err(failed)?;
             json!({ "store": directory, "sessions": sessions, "events": events })
         }
-        StoreLocation::Postgres(url) => {
+        StoreLocation::Postgres { url, .. } => {
             let store = PostgresServerStore::open_without_migration(&url).map_err(failed)?;
             let status = store.status().await.map_err(failed)?;
             let mut listener = store.listen();

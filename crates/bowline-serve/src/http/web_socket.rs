@@ -166,7 +166,7 @@ async fn in_time<E>(write: impl Future<Output = Result<(), E>>) -> Result<(), Cl
 fn refused(error: &ReceiveError) -> CloseReason {
     let code = match error {
         ReceiveError::UnknownConnection => close_code::AWAY,
-        ReceiveError::Overloaded(_) | ReceiveError::Draining => close_code::AGAIN,
+        ReceiveError::Overloaded(_) | ReceiveError::Draining | ReceiveError::Fenced => close_code::AGAIN,
         _ => close_code::POLICY,
     };
     (code, error.to_string())

@@ -12,7 +12,8 @@ use tokio::sync::Notify;
 use super::attachment::Attachment;
 use super::worker::WorkerKey;
 use crate::event::{ConnectionId, SessionId};
-use crate::store::ServerId;
+use crate::log::EventLog;
+use crate::store::{Mutation, ServerId, ServerMessage, ServerMessageContent};
 use crate::token::Principal;
 
 /// The most bytes that wait for a client that does not read its connection's stream.
@@ -156,6 +157,16 @@ pub(super) enum OutboxItem {
 pub(super) struct Outbox {
     state: Mutex<OutboxState>,
     changed: Notify,
+    // Where the messages to a client of another server go.
+    relay: Option<Relay>,
+}
+
+/// The way to a client of another server: through the store.
+#[derive(Debug)]
+struct Relay {
+    log: Arc<EventLog>,
+    server: ServerId,
+    connection: ConnectionId,
 }
 
 #[derive(Debug, Default)]
@@ -187,8 +198,21 @@ impl Outbox {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Returns the outbox of a client of another server. Its messages are stored in order with everything else, so that
+    /// what is committed later, as the end of this server's work, never overtakes them.
+    pub(super) fn relay(log: Arc<EventLog>, server: ServerId, connection: ConnectionId) -> Self {
+        Self { relay: Some(Relay { log, server, connection }), ..Self::default() }
+    }
+
     /// Adds an item. A client that lets too much wait is cut off.
     pub(super) fn push(&self, item: OutboxItem) {
+        if let Some(Relay { log, server, connection }) = &self.relay {
+            if let OutboxItem::Message(message) = item {
+                let content = ServerMessageContent::ToClient { connection: connection.clone(), message };
+                log.mutate(Mutation::Send(Box::new(ServerMessage { server: server.clone(), content })));
+            }
+            return;
+        }
         let mut state = self.lock();
         if state.is_closed {
             return;

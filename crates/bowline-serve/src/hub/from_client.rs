@@ -26,6 +26,10 @@ impl Hub {
         header: Option<&str>,
         message: Bytes,
     ) -> Result<(), ReceiveError> {
+        // After a suspension, nothing reaches an agent of a session that another server may have.
+        if !self.lease.is_valid() {
+            return Err(ReceiveError::Fenced);
+        }
         let message = message::one_line(message);
         let head = read_head(&message)?;
         if let (Some(header), Some(session)) = (header, head.session_id.as_deref())
@@ -97,7 +101,12 @@ impl Hub {
             }
             (_, _, Some(session)) => {
                 let session: SessionId = session.as_ref().into();
-                return self.receive_for_session(state, connection, session, message.clone());
+                let waiting = WaitingMessage {
+                    connection: connection.clone(),
+                    message: message.clone(),
+                    receipt: None,
+                };
+                return self.receive_for_session(state, session, waiting);
             }
             (_, _, None) => {
                 let hub = Arc::clone(self);
@@ -113,20 +122,20 @@ impl Hub {
     pub(super) fn receive_for_session(
         self: &Arc<Self>,
         mut state: MutexGuard<'_, HubState>,
-        connection: &ConnectionId,
         session: SessionId,
-        message: Bytes,
+        received: WaitingMessage,
     ) -> Result<(), ReceiveError> {
         match state.sessions.get_mut(&session) {
             Some(Session { stage: Stage::Open(_), .. }) => {
-                self.route_open(&mut state, connection, &session, &message);
+                self.route_open(&mut state, &received.connection, &session, &received.message);
             }
             Some(Session { stage: Stage::Opening(waiting), .. }) => {
-                let bytes: usize = waiting.iter().map(|(_, message)| message.len()).sum();
+                let bytes: usize = waiting.iter().map(|waiting| waiting.message.len()).sum();
                 if waiting.len() >= MAX_WAITING_MESSAGES || bytes > MAX_WAITING_BYTES {
-                    if let (Ok(head), Some(found)) =
-                        (MessageHead::parse(&message), state.connections.get_mut(connection))
-                    {
+                    if let (Ok(head), Some(found)) = (
+                        MessageHead::parse(&received.message),
+                        state.connections.get_mut(&received.connection),
+                    ) {
                         // It may be sent again.
                         found.seen.forget(head.id.as_ref());
                     }
@@ -134,11 +143,9 @@ impl Hub {
                         "too many messages wait for this session".to_owned(),
                     ));
                 }
-                waiting.push((connection.clone(), message));
+                waiting.push(received);
             }
-            None => {
-                self.begin_opening(&mut state, connection, &session, vec![(connection.clone(), message)]);
-            }
+            None => self.open_for_waiting(&mut state, &session, vec![received]),
         }
         Ok(())
     }
@@ -149,12 +156,24 @@ impl Hub {
         state: &mut HubState,
         connection: &ConnectionId,
         session: &SessionId,
-        waiting: Vec<(ConnectionId, Bytes)>,
+        waiting: Vec<WaitingMessage>,
     ) {
         state.sessions.insert(session.clone(), Session::opening(waiting));
         let opening: BoxFuture<'static, ()> =
             Box::pin(open::open_session(Arc::clone(self), connection.clone(), session.clone()));
         tokio::spawn(opening);
+    }
+
+    /// Begins to open a session for the clients of these messages, if there are any.
+    pub(super) fn open_for_waiting(
+        self: &Arc<Self>,
+        state: &mut HubState,
+        session: &SessionId,
+        waiting: Vec<WaitingMessage>,
+    ) {
+        if let Some(connection) = waiting.first().map(|first| first.connection.clone()) {
+            self.begin_opening(state, &connection, session, waiting);
+        }
     }
 
     /// Handles a message about an open session.
@@ -286,7 +305,12 @@ impl Hub {
     }
 
     /// Detaches a client from a session. The last one closes it at the agent, unless a turn runs.
-    pub(super) fn detach(&self, state: &mut HubState, connection: &ConnectionId, session: &SessionId) {
+    pub(super) fn detach(
+        self: &Arc<Self>,
+        state: &mut HubState,
+        connection: &ConnectionId,
+        session: &SessionId,
+    ) {
         if let Some(found) = state.connections.get_mut(connection) {
             let attachment = found.attached.remove(session);
             if let Some(response) = attachment.and_then(|attachment| attachment.held_response) {
@@ -307,12 +331,13 @@ impl Hub {
         if is_used || !worker.session_capability("close") || !worker.can_load() {
             return;
         }
-        let (sender, _) = tokio::sync::oneshot::channel();
+        let (sender, closed) = oneshot::channel();
         let id = worker.add_request(OpenRequest::Own { sender, opens: None });
         worker.input.push(message::request(id, "session/close", &json!({ "sessionId": session })));
         worker.sessions.remove(session);
-        state.sessions.remove(session);
-        self.log.release(session, generation);
+        // Until the agent has closed it, no other server may open it, and messages about it wait.
+        state.sessions.insert(session.clone(), Session::opening(Vec::new()));
+        tokio::spawn(open::release_when_closed(Arc::clone(self), session.clone(), generation, closed));
     }
 
     /// Forwards a message about a session to its agent.

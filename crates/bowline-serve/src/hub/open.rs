@@ -10,6 +10,8 @@ use crate::store::{AcquiredSession, Acquisition, SessionQuery, StoredSession};
 
 use super::from_client::unknown_session;
 
+/// How long an agent may take to close a session before another server may open it.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(30);
 /// The most sessions on one page of a list.
 const PAGE_SIZE: usize = 100;
 /// The most bytes of history that a fork begins with, and how much of it is read at a time.
@@ -56,37 +58,54 @@ pub(super) async fn open_session(hub: Arc<Hub>, connection: ConnectionId, sessio
             }
             state.sessions.insert(session.clone(), open);
             hub.assign_requests(&mut state, &session);
-            for (connection, message) in waiting {
+            for WaitingMessage { connection, message, receipt } in waiting {
                 hub.route_open(&mut state, &connection, &session, &message);
+                drop(receipt);
             }
         }
         Err(error) => {
             let mut others = Vec::new();
-            for (connection, message) in waiting {
-                let found = state.connections.get(&connection);
+            for waiting in waiting {
+                let WaitingMessage { connection, message, .. } = &waiting;
+                let found = state.connections.get(connection);
                 // Before the session was found, its owner is not known.
                 let may_see = opening.principal.is_empty()
                     || found.is_some_and(|found| found.principal.may_see(&opening.principal));
                 if may_see && matches!(error, OpenError::NotAllowed) {
-                    others.push((connection, message));
+                    others.push(waiting);
                     continue;
                 }
-                let Ok(remote::MessageHead { id: Some(id), .. }) = remote::MessageHead::parse(&message)
-                else {
+                let Ok(remote::MessageHead { id: Some(id), .. }) = remote::MessageHead::parse(message) else {
                     continue;
                 };
                 let response = match &error {
                     OpenError::Failed(why) if may_see => message::error(&id, message::INTERNAL, why),
                     _ => unknown_session(&id, &session),
                 };
-                hub.respond(&mut state, &connection, None, &id, response);
+                hub.respond(&mut state, connection, None, &id, response);
             }
-            if let Some((connection, _)) = others.first() {
-                // They came after the look for a client that may open it.
-                hub.begin_opening(&mut state, &connection.clone(), &session, others);
-            }
+            // They came after the look for a client that may open it.
+            hub.open_for_waiting(&mut state, &session, others);
         }
     }
+}
+
+/// Gives up a session once its agent has closed it, or has ended. Messages that came meanwhile open it again.
+pub(super) async fn release_when_closed(
+    hub: Arc<Hub>,
+    session: SessionId,
+    generation: u64,
+    closed: oneshot::Receiver<Result<Value, Value>>,
+) {
+    if tokio::time::timeout(CLOSE_TIMEOUT, closed).await.is_err() {
+        tracing::warn!(%session, "the agent did not close a session in time");
+    }
+    let mut state = hub.lock();
+    hub.log.release(&session, generation);
+    if let Some(Session { stage: Stage::Opening(waiting), .. }) = state.sessions.remove(&session) {
+        hub.open_for_waiting(&mut state, &session, waiting);
+    }
+    hub.progress.notify_waiters();
 }
 
 async fn try_open(
@@ -108,7 +127,7 @@ async fn try_open(
             Stage::Opening(waiting) => &waiting[..],
             Stage::Open(_) => &[],
         };
-        let clients = waiting.iter().map(|(waiting, _)| waiting).chain([connection]);
+        let clients = waiting.iter().map(|waiting| &waiting.connection).chain([connection]);
         let clients: Vec<&Connection> = clients.filter_map(|client| connections.get(client)).collect();
         let user = clients.iter().find(|client| client.principal.may_use(&stored.principal));
         match user {
@@ -362,13 +381,16 @@ pub(super) async fn delete_session(
     {
         return;
     }
+    // It may be about to be opened or closed.
+    let is_settled = |state: &HubState| {
+        !matches!(state.sessions.get(&session), Some(Session { stage: Stage::Opening(_), .. }))
+    };
+    let is_late = tokio::time::timeout(CLOSE_TIMEOUT, hub.wait_until(is_settled)).await.is_err();
     let mut state = hub.lock();
     let Some(found) = state.connections.get(&connection) else { return };
     let response = match stored {
         Err(error) => message::error(&id, message::INTERNAL, &error.to_string()),
-        Ok(Some(_))
-            if matches!(state.sessions.get(&session), Some(Session { stage: Stage::Opening(_), .. })) =>
-        {
+        Ok(Some(_)) if is_late || !is_settled(&state) => {
             message::error(&id, message::INTERNAL, "the session is being opened: try again")
         }
         Ok(Some(stored)) if found.principal.may_use(&stored.principal) => {
@@ -431,8 +453,8 @@ impl HubState {
 }
 
 /// Returns the MCP servers in the request that opens a session of `owner`.
-fn requested_servers(state: &HubState, waiting: &[(ConnectionId, Bytes)], owner: &str) -> Value {
-    let servers = waiting.iter().find_map(|(connection, message)| {
+fn requested_servers(state: &HubState, waiting: &[WaitingMessage], owner: &str) -> Value {
+    let servers = waiting.iter().find_map(|WaitingMessage { connection, message, .. }| {
         // Servers are programs that run: only those who may use the session may name them.
         state.connections.get(connection).filter(|found| found.principal.may_use(owner))?;
         let mut message: Value = serde_json::from_slice(message).ok()?;

@@ -12,6 +12,7 @@ use super::*;
 use std::collections::BTreeSet;
 
 use bowline_protocol::remote::MessageHead;
+use bowline_storage::clock::since_boot;
 use tokio::sync::Notify;
 
 use super::from_client::{setup_for_client, unknown_session};
@@ -57,44 +58,66 @@ pub(super) async fn leave_store(hub: &Hub) {
 
 /// Renews the lease. Without it, other servers may have this one's sessions: all work on them stops.
 async fn keep_lease(hub: &Arc<Hub>, store: &PostgresServerStore) {
-    let lease = store.options().lease;
+    let length = store.options().lease;
     let mut interval = tokio::time::interval(store.options().heartbeat);
     interval.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-    let mut valid_until = Instant::now() + lease;
-    let mut is_valid = true;
+    hub.lease.renew(since_boot(), length);
     loop {
-        interval.tick().await;
+        tokio::select! {
+            biased;
+            // Also after a suspension, before anything else: the timer ends with the lease or with the suspension.
+            () = tokio::time::sleep(hub.lease.remaining()), if hub.lease.is_valid() => {
+                if !hub.lease.is_valid() {
+                    lose_all_sessions(hub);
+                }
+                continue;
+            }
+            _ = interval.tick() => {}
+        }
         // The lease counts from before the request: here it never ends later than in the database.
-        let asked = Instant::now();
-        let limit = if is_valid { valid_until.saturating_duration_since(asked) } else { lease };
+        let asked = since_boot();
+        let was_valid = hub.lease.is_valid();
+        let limit = if was_valid { hub.lease.remaining() } else { length };
         match tokio::time::timeout(limit, store.renew_lease()).await {
-            Ok(Ok(true)) => (valid_until, is_valid) = (asked + lease, true),
+            Ok(Ok(true)) => hub.lease.renew(asked, length),
             Ok(Ok(false)) => {
                 if hub.lock().has_left {
                     return;
                 }
-                if is_valid {
+                if was_valid {
                     lose_all_sessions(hub);
                 }
-                is_valid = false;
                 match store.register().await {
-                    Ok(()) => (valid_until, is_valid) = (asked + lease, true),
+                    Ok(()) => hub.lease.renew(asked, length),
                     Err(error) => tracing::warn!(%error, "cannot register with the database"),
                 }
             }
-            Ok(Err(_)) | Err(_) if is_valid && Instant::now() >= valid_until => {
-                lose_all_sessions(hub);
-                is_valid = false;
-            }
+            Ok(Err(_)) | Err(_) if was_valid && !hub.lease.is_valid() => lose_all_sessions(hub),
             Ok(Err(error)) => tracing::warn!(%error, "cannot renew the lease"),
             Err(_) => tracing::warn!("cannot renew the lease in time"),
         }
     }
 }
 
-/// Stops all agents, because other servers may have their sessions.
+/// Kills all agents if the lease has ended, because other servers may have their sessions.
+pub(super) fn check_lease(hub: &Hub) {
+    if !hub.lease.is_valid() {
+        lose_all_sessions(hub);
+    }
+}
+
+/// Kills all agents, because other servers may have their sessions.
 fn lose_all_sessions(hub: &Hub) {
-    let workers: Vec<WorkerId> = hub.lock().workers.keys().copied().collect();
+    hub.lease.end();
+    let workers: Vec<WorkerId> = {
+        let state = hub.lock();
+        // At once: what they would still do to save their work is not theirs to do.
+        state.workers.values().for_each(|worker| worker.input.kill());
+        state.workers.keys().copied().collect()
+    };
+    if workers.is_empty() {
+        return;
+    }
     tracing::error!(agents = workers.len(), "the lease in the database has ended: stopping all agents");
     for worker in workers {
         hub.end_worker(worker, "the server lost its lease in the database; the session can be opened again");
@@ -145,25 +168,45 @@ async fn read_inbox(hub: &Arc<Hub>, store: &PostgresServerStore, inbox: &Notify)
                     break;
                 }
             };
-            let ids: Vec<i64> = messages.iter().map(|(id, _)| *id).collect();
-            handled.lock().unwrap_or_else(PoisonError::into_inner).extend(&ids);
-            for (_, message) in messages {
-                receive_from_server(hub, message);
+            handled.lock().unwrap_or_else(PoisonError::into_inner).extend(messages.iter().map(|(id, _)| *id));
+            for (id, message) in messages {
+                let receipt =
+                    InboxReceipt { id: Some(id), log: Arc::clone(&hub.log), handled: Arc::clone(&handled) };
+                receive_from_server(hub, message, receipt);
             }
-            // After what the messages changed: a server that dies before has not handled them.
-            hub.log.mutate(Mutation::Received(ids.clone()));
-            let handled = Arc::clone(&handled);
-            hub.log.after_commit(move || {
-                let mut handled = handled.lock().unwrap_or_else(PoisonError::into_inner);
-                for id in ids {
-                    handled.remove(&id);
-                }
-            });
         }
     }
 }
 
-fn receive_from_server(hub: &Arc<Hub>, message: ServerMessage) {
+/// A message from another server that is not handled yet. Dropping it removes the message from the store, after what
+/// handling it has changed: a server that dies before has not handled it, and the next one of the session does.
+#[derive(Debug)]
+pub(super) struct InboxReceipt {
+    // `None` if the message stays in the store.
+    id: Option<i64>,
+    log: Arc<EventLog>,
+    handled: Arc<Mutex<BTreeSet<i64>>>,
+}
+
+impl InboxReceipt {
+    /// Leaves the message in the store, for the next server of its session.
+    fn leave(mut self) {
+        self.id = None;
+    }
+}
+
+impl Drop for InboxReceipt {
+    fn drop(&mut self) {
+        let Some(id) = self.id else { return };
+        self.log.mutate(Mutation::Received(vec![id]));
+        let handled = Arc::clone(&self.handled);
+        self.log.after_commit(move || {
+            handled.lock().unwrap_or_else(PoisonError::into_inner).remove(&id);
+        });
+    }
+}
+
+fn receive_from_server(hub: &Arc<Hub>, message: ServerMessage, receipt: InboxReceipt) {
     let ServerMessage { server, content } = message;
     let mut state = hub.lock();
     let (session, connections, principal, message) = match content {
@@ -177,6 +220,10 @@ fn receive_from_server(hub: &Arc<Hub>, message: ServerMessage) {
     let (Some(connection), Ok(head)) = (connections.first().cloned(), MessageHead::parse(&message)) else {
         return;
     };
+    let is_open = matches!(state.sessions.get(&session), Some(Session { stage: Stage::Open(_), .. }));
+    if state.is_draining && head.method.is_some() && (head.id.is_some() || !is_open) {
+        return receipt.leave();
+    }
     ensure_remote_connection(hub, &mut state, server, &connection, connections, principal);
     match (head.method.as_deref(), head.id.clone()) {
         (None, Some(id)) => hub.take_answer(&mut state, &connection, &id, &message),
@@ -185,10 +232,14 @@ fn receive_from_server(hub: &Arc<Hub>, message: ServerMessage) {
             let hub = Arc::clone(hub);
             let message = message.clone();
             drop(state);
-            tokio::spawn(async move { open::delete_session(hub, connection, id, session, message).await });
+            tokio::spawn(async move {
+                open::delete_session(hub, connection, id, session, message).await;
+                drop(receipt);
+            });
         }
         (Some(_), id) => {
-            let received = hub.receive_for_session(state, &connection, session, message.clone());
+            let waiting = WaitingMessage { connection: connection.clone(), message, receipt: Some(receipt) };
+            let received = hub.receive_for_session(state, session, waiting);
             if let (Err(error), Some(id)) = (received, id) {
                 let error = message::error(&id, message::OVERLOADED, &error.to_string());
                 hub.push(&hub.lock(), &connection, OutboxItem::Message(error));
@@ -220,19 +271,9 @@ fn ensure_remote_connection(
     // No agent is its own.
     let key = WorkerKey { principal: String::new(), capabilities: String::new() };
     let mut connection = Connection::new(principal, json!({}), key, ids);
-    connection.home = Some(server.clone());
-    let (log, outbox, id) = (Arc::clone(&hub.log), Arc::clone(&connection.outbox), id.clone());
+    connection.outbox = Arc::new(Outbox::relay(Arc::clone(&hub.log), server.clone(), id.clone()));
+    connection.home = Some(server);
     state.connections.insert(id.clone(), connection);
-    tokio::spawn(async move {
-        let (reader, mut after) = outbox.begin(None);
-        while let OutboxStep::Send(number, item) = outbox.next(reader, after).await {
-            after = number;
-            if let OutboxItem::Message(message) = item {
-                let content = ServerMessageContent::ToClient { connection: id.clone(), message };
-                log.mutate(Mutation::Send(Box::new(ServerMessage { server: server.clone(), content })));
-            }
-        }
-    });
 }
 
 /// Settles sessions that a server left behind, takes over messages that it has not handled, and looks at everything
@@ -292,11 +333,8 @@ async fn settle_left_session(hub: &Arc<Hub>, session: &SessionId) -> Result<(), 
         hub.log.release(session, acquired.generation);
     }
     let mut state = hub.lock();
-    if let Some(Session { stage: Stage::Opening(waiting), .. }) = state.sessions.remove(session)
-        && let Some((connection, _)) = waiting.first()
-    {
-        let connection = connection.clone();
-        hub.begin_opening(&mut state, &connection, session, waiting);
+    if let Some(Session { stage: Stage::Opening(waiting), .. }) = state.sessions.remove(session) {
+        hub.open_for_waiting(&mut state, session, waiting);
     }
     acquired.map(|_| ())
 }
@@ -396,17 +434,17 @@ pub(super) async fn use_elsewhere(hub: Arc<Hub>, session: SessionId) {
             }
         };
         let mut waiting = waiting.into_iter();
-        while let Some((connection, message)) = waiting.next() {
-            if use_session_elsewhere(&hub, &connection, &session, &message).await == ForwardOutcome::NotOwned
-            {
+        while let Some(next) = waiting.next() {
+            let outcome = use_session_elsewhere(&hub, &next.connection, &session, &next.message).await;
+            if outcome == ForwardOutcome::NotOwned {
                 // That server has given it up meanwhile: this one tries again to acquire it.
                 let mut state = hub.lock();
                 let Some(Session { stage: Stage::Opening(newer), .. }) = state.sessions.remove(&session)
                 else {
                     return;
                 };
-                let all = [(connection.clone(), message)].into_iter().chain(waiting).chain(newer).collect();
-                return hub.begin_opening(&mut state, &connection, &session, all);
+                let all = [next].into_iter().chain(waiting).chain(newer).collect();
+                return hub.open_for_waiting(&mut state, &session, all);
             }
         }
     }

@@ -218,28 +218,41 @@ impl Hub {
         };
         tokio::pin!(write);
         let mut reader = LineReader::new(reader);
-        let input_end = loop {
-            let lines = tokio::select! {
-                lines = reader.next() => lines,
-                end = &mut write => break end,
-            };
-            if lines.is_empty() {
-                break InputEnd::Closed;
-            }
-            for line in lines {
-                from_agent::route_agent_line(&self, id, &line);
-            }
-            // The agent's input is written meanwhile: it may read before it goes on.
-            tokio::select! {
-                () = self.log.wait_for_room() => {}
-                end = &mut write => break end,
+        let served = async {
+            loop {
+                let lines = tokio::select! {
+                    lines = reader.next() => lines,
+                    end = &mut write => break end,
+                };
+                if lines.is_empty() {
+                    break InputEnd::Closed;
+                }
+                for line in lines {
+                    from_agent::route_agent_line(&self, id, &line);
+                }
+                // The agent's input is written meanwhile: it may read before it goes on.
+                tokio::select! {
+                    () = self.log.wait_for_room() => {}
+                    end = &mut write => break end,
+                }
             }
         };
-        let how = if input_end == InputEnd::Stuck {
-            "the agent did not read its input and was stopped; the session can be opened again".to_owned()
-        } else {
-            let how = tokio::time::timeout(EXIT_TIMEOUT, exit).await;
-            how.unwrap_or_else(|_| "the agent closed its output; the session can be opened again".to_owned())
+        let input_end = tokio::select! {
+            biased;
+            () = input.killed() => InputEnd::Killed,
+            end = served => end,
+        };
+        let how = match input_end {
+            InputEnd::Stuck => {
+                "the agent did not read its input and was stopped; the session can be opened again".to_owned()
+            }
+            InputEnd::Closed => {
+                let how = tokio::time::timeout(EXIT_TIMEOUT, exit).await;
+                let closed = || "the agent closed its output; the session can be opened again".to_owned();
+                how.unwrap_or_else(|_| closed())
+            }
+            // What ended it has said why.
+            InputEnd::Killed => String::new(),
         };
         drop(process);
         let is_unexpected = self.lock().workers.contains_key(&id);

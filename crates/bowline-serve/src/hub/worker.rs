@@ -156,6 +156,7 @@ impl Worker {
 pub(super) struct LineQueue {
     state: Mutex<LineQueueState>,
     changed: Notify,
+    killed: Notify,
 }
 
 #[derive(Debug, Default)]
@@ -174,6 +175,8 @@ pub(super) enum InputEnd {
     Closed,
     /// The agent does not read.
     Stuck,
+    /// The agent is to be ended at once.
+    Killed,
 }
 
 impl LineQueue {
@@ -205,6 +208,20 @@ impl LineQueue {
         }
         drop(state);
         self.changed.notify_one();
+    }
+
+    /// Ends the agent at once, without what is queued.
+    pub(super) fn kill(&self) {
+        let mut state = self.lock();
+        state.is_closed = true;
+        state.lines.clear();
+        drop(state);
+        self.killed.notify_one();
+    }
+
+    /// Waits until the agent is to be ended at once.
+    pub(super) async fn killed(&self) {
+        self.killed.notified().await;
     }
 
     /// Closes the agent's input after what is queued.

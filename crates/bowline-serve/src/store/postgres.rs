@@ -11,11 +11,12 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use bowline_postgres::{Connector, Parameter, clean, from_sql, to_sql};
 use bowline_text::time::Timestamp;
 use bytes::Bytes;
 use deadpool_postgres::{Object, Pool, Transaction};
 use tokio_postgres::Row;
-use tokio_postgres::types::{ToSql, Type};
+use tokio_postgres::types::Type;
 
 use super::{
     AcquiredSession, Acquisition, MAX_PAGE_SIZE, MAX_SESSION_BYTES, Mutation, ServerStore, SessionQuery,
@@ -24,17 +25,13 @@ use super::{
 use crate::event::{Event, SessionId, decode_run, encode_run};
 use crate::token::{Role, StoredToken, random_hex};
 
-mod connector;
 mod listener;
-mod migrations;
 mod servers;
 #[cfg(test)]
 mod tests;
 
-use connector::Connector;
-pub use connector::{PostgresUrl, PostgresUrlError};
+pub use bowline_postgres::{Migration, PostgresUrl, PostgresUrlError, SCHEMA_VERSION};
 pub use listener::{PostgresListener, Wake};
-pub use migrations::{Migration, SCHEMA_VERSION};
 pub use servers::{
     ForwardOutcome, PostgresStatus, ServerId, ServerMessage, ServerMessageContent, ServerStatus,
     WaitingSession,
@@ -63,9 +60,6 @@ pub struct PostgresOptions {
     /// How often it renews the lease, and looks for sessions of servers that are gone.
     pub heartbeat: Duration,
 }
-
-/// A parameter of a statement with its type. Statements that name all types need no round trip to prepare them.
-type Parameter<'a> = (&'a (dyn ToSql + Sync), Type);
 
 /// The store of one server among several.
 #[derive(Debug)]
@@ -122,15 +116,7 @@ impl PostgresServerStore {
     /// # Errors
     /// Fails if the database cannot be used, or if its schema is of a later version.
     pub async fn migrate(&self) -> Result<Migration, StoreError> {
-        let mut client = self.client().await?;
-        let migration = migrations::migrate(&mut client).await.map_err(|error| self.unavailable(&error))?;
-        if migration.to > SCHEMA_VERSION {
-            return Err(StoreError::Unavailable(format!(
-                "the database has version {} of the schema, and this program knows versions up to {SCHEMA_VERSION}: update bowline on this machine",
-                migration.to
-            )));
-        }
-        Ok(migration)
+        Ok(self.connector.migrate(&self.pool).await?)
     }
 
     /// Returns the id of this server; empty if the store was not opened for one.
@@ -141,11 +127,11 @@ impl PostgresServerStore {
     }
 
     async fn client(&self) -> Result<Object, StoreError> {
-        self.pool.get().await.map_err(|error| self.connector.no_connection(&error))
+        Ok(self.pool.get().await.map_err(|error| self.connector.no_connection(&error))?)
     }
 
     fn unavailable(&self, error: &tokio_postgres::Error) -> StoreError {
-        self.connector.unavailable(error)
+        self.connector.unavailable(error).into()
     }
 
     async fn query(&self, sql: &str, parameters: &[Parameter<'_>]) -> Result<Vec<Row>, StoreError> {
@@ -419,6 +405,9 @@ async fn apply(
             // Its events go with it.
             let sql = "DELETE FROM sessions WHERE id = $1";
             transaction.execute_typed(sql, &[(&clean(&session), Type::TEXT)]).await?;
+            // What Bowline's own agent keeps of it, which may be open nowhere.
+            let sql = "DELETE FROM agent_sessions WHERE id = $1";
+            transaction.execute_typed(sql, &[(&clean(&session), Type::TEXT)]).await?;
             changed.push(session);
         }
         Mutation::Send(message) => servers::insert_message(transaction, server, &message).await?,
@@ -603,20 +592,7 @@ fn token_row(row: &Row) -> Result<StoredToken, tokio_postgres::Error> {
     })
 }
 
-/// Returns a text that PostgreSQL can store: it has no NUL.
-fn clean(text: &str) -> String {
-    text.replace('\0', "\u{fffd}")
-}
-
 fn to_json(value: &impl serde::Serialize) -> String {
     // Values with text keys do not fail.
     serde_json::to_string(value).unwrap_or_else(|_| "{}".to_owned())
-}
-
-fn to_sql(number: u64) -> i64 {
-    i64::try_from(number).unwrap_or(i64::MAX)
-}
-
-fn from_sql(number: i64) -> u64 {
-    u64::try_from(number).unwrap_or(0)
 }

@@ -1,6 +1,9 @@
 //! Checks a session's history: what is stored, and what each subscriber saw of it.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use bowline_serve::event::{Event, EventKind, SessionId, decode_run};
+use bowline_serve::store::PendingWork;
 use serde_json::Value;
 use test_support::postgres::TestPostgres;
 
@@ -16,15 +19,28 @@ pub(crate) struct Record {
     pub(crate) seen: Vec<(u64, Value)>,
 }
 
-/// Reads the events of a session from the database.
-///
-/// # Panics
-/// Panics if numbers are missing or occur twice, or if an earlier generation follows a later one.
-pub(crate) fn read_history(postgres: &TestPostgres, database: &str, session: &str) -> Vec<Event> {
+/// A run of events as stored.
+#[derive(Debug)]
+pub(crate) struct Run {
+    pub(crate) last: u64,
+    pub(crate) generation: u64,
+    pub(crate) events: Vec<Event>,
+}
+
+/// A session as stored.
+#[derive(Debug)]
+pub(crate) struct History {
+    pub(crate) runs: Vec<Run>,
+    // The requests without an answer: the connection and the id of each.
+    pub(crate) unanswered: Vec<(String, Value)>,
+}
+
+/// Reads a session from the database.
+fn read_history(postgres: &TestPostgres, database: &str, session: &str) -> History {
     let sql = format!(
         "SELECT first_seq, last_seq, generation, encode(run, 'hex') FROM events WHERE session = '{session}' ORDER BY last_seq"
     );
-    let (mut events, mut newest) = (Vec::<Event>::new(), 0);
+    let mut runs = Vec::new();
     for row in postgres.run(database, &sql).lines() {
         let columns: Vec<&str> = row.split('|').collect();
         let number = |column: usize| columns[column].parse::<u64>().unwrap();
@@ -32,49 +48,87 @@ pub(crate) fn read_history(postgres: &TestPostgres, database: &str, session: &st
             .step_by(2)
             .map(|at| u8::from_str_radix(&columns[3][at..at + 2], 16).unwrap())
             .collect();
-        assert_eq!(number(0), events.len() as u64 + 1, "numbers without gaps");
-        assert!(number(2) >= newest, "generation {} after {newest}", number(2));
-        newest = number(2);
-        events.extend(decode_run(number(0), &run.into()).unwrap());
-        assert_eq!(number(1), events.len() as u64);
+        let events = decode_run(number(0), &run.into()).unwrap();
+        runs.push(Run { last: number(1), generation: number(2), events });
     }
-    events
+    let pending = postgres.run(database, &format!("SELECT pending FROM sessions WHERE id = '{session}'"));
+    let pending: PendingWork = serde_json::from_str(&pending).unwrap();
+    let unanswered = pending.requests.into_iter().map(|(connection, id)| (connection.to_string(), id));
+    History { runs, unanswered: unanswered.collect() }
 }
 
-/// Checks that each subscriber saw a prefix of what the history has for it, without gaps, duplicates or differences, and
-/// that each request in the history has one response.
+/// Checks a session in the database, and what subscribers saw of it.
+///
+/// # Panics
+/// Panics if anything is wrong.
 pub(crate) fn check_history(postgres: &TestPostgres, database: &str, session: &str, records: &[Record]) {
-    let history = read_history(postgres, database, session);
-    for record in records {
-        let ids: Vec<SessionId> = record.connections.iter().map(|id| id.as_str().into()).collect();
-        let last = record.seen.last().map_or(record.after, |(seq, _)| *seq);
-        let seen: Vec<u64> = record.seen.iter().map(|(seq, _)| *seq).collect();
-        let expected: Vec<u64> = history
-            .iter()
-            .filter(|event| event.seq > record.after && event.seq <= last && event.recipient.includes(&ids))
-            .filter(|event| {
-                let is_history = event.seq <= record.history_until && event.kind != EventKind::Update;
-                // Questions that are answered are not sent again.
-                seen.contains(&event.seq) || !(is_history || event.kind == EventKind::Question)
-            })
-            .map(|event| event.seq)
-            .collect();
-        assert_eq!(seen, expected, "{:?} saw a prefix", record.connections);
-        for (seq, message) in &record.seen {
-            let stored: Value = serde_json::from_slice(&history[*seq as usize - 1].body).unwrap();
-            assert_eq!(*message, stored, "event {seq}");
+    let faults = find_faults(&read_history(postgres, database, session), records);
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
+}
+
+/// Returns what is wrong. Events are numbered without gaps or duplicates, and generations do not mix. Each subscriber saw
+/// a prefix of what the history has for it, without gaps, duplicates or differences. Each request has one response.
+pub(crate) fn find_faults(history: &History, records: &[Record]) -> Vec<String> {
+    let mut faults = Vec::new();
+    let (mut events, mut newest) = (BTreeMap::new(), 0);
+    let mut next = 1;
+    for run in &history.runs {
+        if run.generation < newest {
+            faults.push(format!("generation {} after {newest}", run.generation));
+        }
+        newest = run.generation;
+        for event in &run.events {
+            if event.seq != next {
+                faults.push(format!("event {} where {next} is expected", event.seq));
+            }
+            next = event.seq + 1;
+            events.insert(event.seq, event);
+        }
+        if run.last + 1 != next {
+            faults.push(format!("a run ends with event {} and not {}", next - 1, run.last));
         }
     }
-    let mut responses: Vec<String> = history
-        .iter()
-        .filter(|event| event.kind == EventKind::Response)
-        .map(|event| {
-            let message: Value = serde_json::from_slice(&event.body).unwrap();
-            format!("{:?} {}", event.recipient, message["id"])
+    for record in records {
+        faults.extend(find_subscriber_faults(&events, record));
+    }
+    let mut answered = BTreeSet::new();
+    for event in events.values().filter(|event| event.kind == EventKind::Response) {
+        let message: Value = serde_json::from_slice(&event.body).unwrap();
+        let request = format!("{:?} {}", event.recipient, message["id"]);
+        if !answered.insert(request.clone()) {
+            faults.push(format!("two responses: {request}"));
+        }
+    }
+    for (connection, id) in &history.unanswered {
+        faults.push(format!("no response to request {id} of {connection}"));
+    }
+    faults
+}
+
+fn find_subscriber_faults(events: &BTreeMap<u64, &Event>, record: &Record) -> Vec<String> {
+    let mut faults = Vec::new();
+    let name = &record.connections[0];
+    let ids: Vec<SessionId> = record.connections.iter().map(|id| id.as_str().into()).collect();
+    let last = record.seen.last().map_or(record.after, |(seq, _)| *seq);
+    let seen: Vec<u64> = record.seen.iter().map(|(seq, _)| *seq).collect();
+    let expected: Vec<u64> = events
+        .values()
+        .filter(|event| event.seq > record.after && event.seq <= last && event.recipient.includes(&ids))
+        .filter(|event| {
+            let is_history = event.seq <= record.history_until && event.kind != EventKind::Update;
+            // Questions that are answered are not sent again.
+            seen.contains(&event.seq) || !(is_history || event.kind == EventKind::Question)
         })
+        .map(|event| event.seq)
         .collect();
-    let all = responses.len();
-    responses.sort();
-    responses.dedup();
-    assert_eq!(responses.len(), all, "one response for each request");
+    if seen != expected {
+        faults.push(format!("{name} saw {seen:?} and not {expected:?}"));
+    }
+    for (seq, message) in &record.seen {
+        let stored = events.get(seq).map(|event| serde_json::from_slice::<Value>(&event.body).unwrap());
+        if stored.is_some_and(|stored| stored != *message) {
+            faults.push(format!("{name} saw another event {seq} than is stored"));
+        }
+    }
+    faults
 }

@@ -4,6 +4,7 @@
 mod access;
 mod activity;
 mod checker;
+mod checker_faults;
 mod servers;
 mod sessions;
 mod support;

@@ -277,6 +277,96 @@ async fn a_session_of_a_dead_server_is_settled_and_goes_on_elsewhere() {
     cluster.check(&session, vec![a, b, c]);
 }
 
+/// A server dies while it opens a session for a message from another server: the next one handles the message.
+#[tokio::test]
+async fn a_message_that_waits_for_a_session_survives_the_servers_that_had_it() {
+    let Some(mut cluster) = Cluster::start(2).await else { return };
+    let (mut a, mut b) = (cluster.client(0).await, cluster.client(1).await);
+    let session = a.open(cluster.place.path()).await;
+    cluster.load(&mut b, &session).await;
+    b.next().await;
+    let servers = cluster.server_ids();
+    cluster.servers.remove(0).crash().await;
+    b.client.prompt(2, &session, "count 2").await;
+    let waiting = || cluster.postgres.run(&cluster.database, "SELECT count(*) FROM inbox") == "1";
+    wait_until_async("the message", waiting).await;
+    cluster.launcher.ignores_loads.store(true, Ordering::SeqCst);
+    cluster.end_lease(&servers[0]);
+    wait_until_async("the load", || cluster.launcher.loads.load(Ordering::SeqCst) == 1).await;
+    // Everything that the server knows to be done is stored.
+    cluster.servers[0].hub.log().flush().await;
+    assert!(waiting(), "the message is not handled yet");
+    let url = cluster.postgres.url(&cluster.database).parse().unwrap();
+    let next = Server::start_shared(&url, &cluster.launcher, cluster.place.path(), LEASE).await;
+    cluster.servers.push(next);
+    cluster.servers.remove(0).crash().await;
+    cluster.launcher.ignores_loads.store(false, Ordering::SeqCst);
+    let mut b = cluster.return_to(0, &session, b).await;
+    cluster.end_lease(&servers[1]);
+    assert_eq!(b.until_response(2).await, ["1", "2", END_TURN]);
+    assert_eq!(cluster.launcher.prompts.load(Ordering::SeqCst), 1);
+    wait_until_async("an empty inbox", || !waiting()).await;
+    cluster.check(&session, vec![a, b]);
+}
+
+/// A server that stops finishes its turns, and leaves new requests of other servers' clients to the next server.
+#[tokio::test]
+async fn requests_to_a_server_that_stops_are_handled_by_the_next() {
+    let Some(mut cluster) = Cluster::start(2).await else { return };
+    let (mut a, mut b) = (cluster.client(0).await, cluster.client(1).await);
+    let session = a.open(cluster.place.path()).await;
+    cluster.load(&mut b, &session).await;
+    b.next().await;
+    a.client.prompt(2, &session, "wait").await;
+    b.until("waiting").await;
+    let stopping = cluster.servers.remove(0);
+    let hub = Arc::clone(&stopping.hub);
+    let drained = tokio::spawn(async move { hub.drain(LEASE).await });
+    let count = |sql: &str| cluster.postgres.run(&cluster.database, sql);
+    let draining = "SELECT count(*) FROM servers WHERE is_draining";
+    wait_until_async("the announcement", || count(draining) == "1").await;
+    b.client.prompt(3, &session, "count 1").await;
+    wait_until_async("the message", || count("SELECT count(*) FROM inbox") == "1").await;
+    b.cancel(&session).await;
+    assert_eq!(a.until_response(2).await, ["waiting", r#"result {"stopReason":"cancelled"}"#]);
+    assert_eq!(cluster.launcher.prompts.load(Ordering::SeqCst), 1, "the new request waits");
+    drained.await.unwrap();
+    assert_eq!(b.until_response(3).await.last().unwrap(), END_TURN);
+    assert_eq!(cluster.launcher.prompts.load(Ordering::SeqCst), 2);
+    cluster.check(&session, vec![a, b]);
+}
+
+/// No other server may open a session before its agent has closed it.
+#[tokio::test]
+async fn a_closed_session_is_given_up_once_its_agent_has_closed_it() {
+    let Some(cluster) = Cluster::start(2).await else { return };
+    cluster.launcher.offers_close.store(true, Ordering::SeqCst);
+    let (mut a, mut b) = (cluster.client(0).await, cluster.client(1).await);
+    let session = a.open(cluster.place.path()).await;
+    cluster.load(&mut b, &session).await;
+    b.next().await;
+    a.client.request(2, "session/close", json!({ "sessionId": session })).await;
+    assert_eq!(a.own.next().await.1["result"], json!({}));
+    b.client.prompt(3, &session, "count 1").await;
+    let query = |sql: &str| cluster.postgres.run(&cluster.database, sql);
+    wait_until_async("the message", || query("SELECT count(*) FROM inbox") == "1").await;
+    cluster.servers[0].hub.log().flush().await;
+    assert_eq!(query("SELECT owner IS NULL, generation FROM sessions"), "f|1", "it is still owned");
+    cluster.launcher.closes.add_permits(1);
+    assert_eq!(b.until_response(3).await, ["1", END_TURN]);
+    assert_eq!(query("SELECT generation FROM sessions"), "2");
+    // Closing and deleting it at once is possible.
+    let mut c = cluster.client(0).await;
+    cluster.load(&mut c, &session).await;
+    c.client.request(2, "session/close", json!({ "sessionId": session })).await;
+    c.client.request(3, "session/delete", json!({ "sessionId": session })).await;
+    cluster.launcher.closes.add_permits(1);
+    for _ in 0..2 {
+        assert_eq!(c.own.next().await.1["result"], json!({}));
+    }
+    wait_until_async("the deletion", || query("SELECT count(*) FROM sessions") == "0").await;
+}
+
 #[tokio::test]
 async fn a_server_without_a_lease_stops_its_agents_and_can_append_nothing() {
     let Some(cluster) = Cluster::start(2).await else { return };

@@ -3,7 +3,7 @@
 use std::any::Any;
 use std::collections::HashMap;
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -37,6 +37,12 @@ pub(crate) struct ScriptedLauncher {
     pub(crate) slow_starts: Arc<Semaphore>,
     sessions: Arc<AtomicU64>,
     pub(crate) prompts: Arc<AtomicUsize>,
+    pub(crate) loads: Arc<AtomicUsize>,
+    /// Whether `session/load` is left unanswered.
+    pub(crate) ignores_loads: Arc<AtomicBool>,
+    /// Whether agents offer `session/close`. They answer it when they get a permit.
+    pub(crate) offers_close: Arc<AtomicBool>,
+    pub(crate) closes: Arc<Semaphore>,
 }
 
 impl Default for ScriptedLauncher {
@@ -46,6 +52,10 @@ impl Default for ScriptedLauncher {
             slow_starts: Arc::new(Semaphore::new(0)),
             sessions: Arc::default(),
             prompts: Arc::default(),
+            loads: Arc::default(),
+            ignores_loads: Arc::default(),
+            offers_close: Arc::default(),
+            closes: Arc::new(Semaphore::new(0)),
         }
     }
 }
@@ -59,6 +69,10 @@ impl AgentLauncher for ScriptedLauncher {
             slow_start: principal.starts_with("slow").then(|| Arc::clone(&self.slow_starts)),
             sessions: Arc::clone(&self.sessions),
             prompts: Arc::clone(&self.prompts),
+            loads: Arc::clone(&self.loads),
+            ignores_loads: Arc::clone(&self.ignores_loads),
+            offers_close: Arc::clone(&self.offers_close),
+            closes: Arc::clone(&self.closes),
             output: Arc::new(tokio::sync::Mutex::new(agent_output)),
             pending: Arc::default(),
             cancels: Arc::default(),
@@ -91,6 +105,10 @@ struct ScriptedAgent {
     slow_start: Option<Arc<Semaphore>>,
     sessions: Arc<AtomicU64>,
     prompts: Arc<AtomicUsize>,
+    loads: Arc<AtomicUsize>,
+    ignores_loads: Arc<AtomicBool>,
+    offers_close: Arc<AtomicBool>,
+    closes: Arc<Semaphore>,
     output: Arc<tokio::sync::Mutex<DuplexStream>>,
     pending: Waiting<Value>,
     cancels: Waiting<()>,
@@ -109,7 +127,10 @@ impl ScriptedAgent {
                     if let Some(start) = &self.slow_start {
                         start.acquire().await.unwrap().forget();
                     }
-                    let offered = json!({ "loadSession": true, "sessionCapabilities": { "fork": {} } });
+                    let mut offered = json!({ "loadSession": true, "sessionCapabilities": { "fork": {} } });
+                    if self.offers_close.load(Ordering::SeqCst) {
+                        offered["sessionCapabilities"]["close"] = json!({});
+                    }
                     json!({ "protocolVersion": 1, "agentCapabilities": offered })
                 }
                 Some("session/new") => {
@@ -127,10 +148,18 @@ impl ScriptedAgent {
                 }
                 Some("session/load") => {
                     let id = params["sessionId"].as_str().unwrap();
+                    self.loads.fetch_add(1, Ordering::SeqCst);
+                    if self.ignores_loads.load(Ordering::SeqCst) {
+                        continue;
+                    }
                     self.chunk(id, "replayed by the agent").await;
                     json!({})
                 }
                 Some("session/set_mode") => json!({}),
+                Some("session/close") => {
+                    self.closes.acquire().await.unwrap().forget();
+                    json!({})
+                }
                 Some("session/prompt") => {
                     self.prompts.fetch_add(1, Ordering::SeqCst);
                     let agent = self.clone();

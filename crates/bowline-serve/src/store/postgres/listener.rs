@@ -7,9 +7,9 @@ use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::time::Instant;
 
+use bowline_postgres::RustlsStream;
 use tokio_postgres::{AsyncMessage, Client, Connection, Notification, Socket};
 
-use super::connector::RustlsStream;
 use super::*;
 
 /// The channel of the probe that shows whether notifications arrive.

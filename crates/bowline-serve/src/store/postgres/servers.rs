@@ -297,7 +297,7 @@ impl PostgresServerStore {
         let mut client = self.client().await?;
         let status = async {
             let transaction = client.transaction().await?;
-            let schema = migrations::read_version(&transaction).await?;
+            let schema = bowline_postgres::read_version(&transaction).await?;
             if schema != SCHEMA_VERSION {
                 return Ok(PostgresStatus {
                     schema,

@@ -18,7 +18,7 @@ use tokio_postgres::tls::{ChannelBinding, MakeTlsConnect, TlsConnect, TlsStream}
 use tokio_postgres::{Client, Config, Connection, Socket};
 use tokio_rustls::{TlsConnector, client};
 
-use crate::store::StoreError;
+use crate::migrations::{self, Migration, SCHEMA_VERSION};
 
 /// How long a connection may take to be made, or to become free.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -104,24 +104,35 @@ impl FromStr for PostgresUrl {
     }
 }
 
+/// Why the database cannot be used.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct PostgresError(pub String);
+
 /// Makes connections to one database.
 #[derive(Debug, Clone)]
-pub(super) struct Connector {
+pub struct Connector {
     url: PostgresUrl,
     tls: PostgresTls,
 }
 
 impl Connector {
-    pub(super) fn new(url: &PostgresUrl) -> Result<Self, StoreError> {
-        let config = tls_config().map_err(|error| {
-            StoreError::Unavailable(format!("the system's certificates cannot be read: {error}"))
-        })?;
+    /// Returns the connector of a database, without connecting.
+    ///
+    /// # Errors
+    /// Fails if the system's certificates cannot be read.
+    pub fn new(url: &PostgresUrl) -> Result<Self, PostgresError> {
+        let config = tls_config()
+            .map_err(|error| PostgresError(format!("the system's certificates cannot be read: {error}")))?;
         Ok(Self { url: url.clone(), tls: PostgresTls { config: Arc::new(config) } })
     }
 
     /// Makes a pool. Statements have no names and leave no state behind, so that a pooler in transaction mode can be
-    /// between this server and the database.
-    pub(super) fn pool(&self, size: usize) -> Result<Pool, StoreError> {
+    /// between this program and the database.
+    ///
+    /// # Errors
+    /// Fails if the pool cannot be made.
+    pub fn pool(&self, size: usize) -> Result<Pool, PostgresError> {
         let recycling = ManagerConfig { recycling_method: RecyclingMethod::Fast };
         let manager = Manager::from_config(self.url.config.clone(), self.tls.clone(), recycling);
         Pool::builder(manager)
@@ -130,30 +141,51 @@ impl Connector {
             .wait_timeout(Some(CONNECT_TIMEOUT))
             .create_timeout(Some(CONNECT_TIMEOUT))
             .build()
-            .map_err(|error| StoreError::Unavailable(error.to_string()))
+            .map_err(|error| PostgresError(error.to_string()))
     }
 
     /// Makes a connection of its own.
-    pub(super) async fn connect(&self) -> Result<(Client, Connection<Socket, RustlsStream>), StoreError> {
+    ///
+    /// # Errors
+    /// Fails if the database cannot be reached.
+    pub async fn connect(&self) -> Result<(Client, Connection<Socket, RustlsStream>), PostgresError> {
         self.url.config.connect(self.tls.clone()).await.map_err(|error| self.unavailable(&error))
     }
 
+    /// Brings the schema to this program's version.
+    ///
+    /// # Errors
+    /// Fails if the database cannot be used, or if its schema is of a later version.
+    pub async fn migrate(&self, pool: &Pool) -> Result<Migration, PostgresError> {
+        let mut client = pool.get().await.map_err(|error| self.no_connection(&error))?;
+        let migration = migrations::migrate(&mut client).await.map_err(|error| self.unavailable(&error))?;
+        if migration.to > SCHEMA_VERSION {
+            return Err(PostgresError(format!(
+                "the database has version {} of the schema, and this program knows versions up to {SCHEMA_VERSION}: update bowline on this machine",
+                migration.to
+            )));
+        }
+        Ok(migration)
+    }
+
     /// Describes an error, with what is unavailable.
-    pub(super) fn unavailable(&self, error: &tokio_postgres::Error) -> StoreError {
-        StoreError::Unavailable(format!("PostgreSQL ({}): {}", self.url.describe(), describe_error(error)))
+    #[must_use]
+    pub fn unavailable(&self, error: &tokio_postgres::Error) -> PostgresError {
+        PostgresError(format!("PostgreSQL ({}): {}", self.url.describe(), describe_error(error)))
     }
 
     /// Describes why no connection could be had.
-    pub(super) fn no_connection(&self, error: &deadpool_postgres::PoolError) -> StoreError {
+    #[must_use]
+    pub fn no_connection(&self, error: &deadpool_postgres::PoolError) -> PostgresError {
         match error {
             deadpool_postgres::PoolError::Backend(error) => self.unavailable(error),
-            other => StoreError::Unavailable(format!("PostgreSQL ({}): {other}", self.url.describe())),
+            other => PostgresError(format!("PostgreSQL ({}): {other}", self.url.describe())),
         }
     }
 }
 
 /// Describes an error with its causes: the outermost alone says only of which kind it is.
-pub(super) fn describe_error(error: &tokio_postgres::Error) -> String {
+fn describe_error(error: &tokio_postgres::Error) -> String {
     if let Some(error) = error.as_db_error() {
         return error.message().to_owned();
     }
@@ -180,7 +212,7 @@ fn tls_config() -> Result<ClientConfig, rustls::Error> {
 
 /// TLS with certificates that the platform verifies.
 #[derive(Clone)]
-pub(super) struct PostgresTls {
+struct PostgresTls {
     config: Arc<ClientConfig>,
 }
 
@@ -204,7 +236,7 @@ impl MakeTlsConnect<Socket> for PostgresTls {
 }
 
 /// TLS to one host.
-pub(super) struct HostTls {
+struct HostTls {
     connector: TlsConnector,
     name: ServerName<'static>,
 }
@@ -220,7 +252,7 @@ impl TlsConnect<Socket> for HostTls {
 }
 
 /// An encrypted connection.
-pub(super) struct RustlsStream(Box<client::TlsStream<Socket>>);
+pub struct RustlsStream(Box<client::TlsStream<Socket>>);
 
 impl TlsStream for RustlsStream {
     fn channel_binding(&self) -> ChannelBinding {
