@@ -35,6 +35,9 @@ fn the_modules_of_the_page_work() {
 #[test]
 fn the_page_works_in_a_browser() {
     run_tests(&["sessions.test.mjs", "conversation.test.mjs"]);
-    // Measured alone.
+}
+
+#[test]
+fn the_page_keeps_its_budgets() {
     run_tests(&["budgets.test.mjs"]);
 }

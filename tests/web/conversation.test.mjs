@@ -1,5 +1,5 @@
-// The web page in a real browser, against the real program with the scripted agent: conversations, approvals, changes
-// and records.
+// The web page in a real browser, against the real program with the scripted agent: conversations, approvals
+// and changes.
 
 import assert from "node:assert/strict";
 import { readFile, writeFile } from "node:fs/promises";
@@ -324,47 +324,6 @@ describe("changes", () => {
     await conflict.getByRole("button", { name: "Write both sides with markers" }).click();
     await page.getByText("Undone: 1 file").waitFor();
     assert.match(await site.disk("conflict.txt"), /<<<<<<<[\s\S]*a person wrote that[\s\S]*as it was[\s\S]*>>>>>>>/);
-  });
-});
-
-describe("records", () => {
-  test("the audit log is filtered and verified", async () => {
-    const page = await site.open();
-    await startSession(page);
-    await prompt(page, "write audited.txt x");
-    await answerWith(page, "Allow once");
-    await shown(page, "result: written");
-    await page.goto(`${site.server.origin}/#/audit`);
-    await page.getByRole("cell", { name: /audited\.txt/ }).first().waitFor();
-    await page.getByLabel("Search the audit log").fill("no such thing");
-    await page.getByText("No entry matches").waitFor();
-    await page.getByLabel("Search the audit log").fill("audited.txt");
-    await page.getByRole("cell", { name: /audited\.txt/ }).first().waitFor();
-    await page.getByLabel("Decision").selectOption("denied");
-    await page.getByText("No entry matches").waitFor();
-    await page.getByRole("button", { name: "Verify the chain" }).click();
-    await page.locator("p.good").waitFor();
-  });
-
-  test("the wire shows raw messages of the session and of the page", async () => {
-    const page = await site.open();
-    await startSession(page);
-    await prompt(page, "hi there");
-    await shown(page, "echo: hi there");
-    await page.getByRole("link", { name: "Wire" }).click();
-    await page.getByRole("button", { name: /session\/update agent_message_chunk/ }).first().click();
-    await page.getByLabel("Raw message").getByText('"echo: hi there"').waitFor();
-    await page.getByRole("button", { name: "This page" }).click();
-    await page.getByLabel("Search messages").fill("session/prompt");
-    await page.getByRole("button", { name: /sent.*session\/prompt/ }).click();
-    await page.getByLabel("Raw message").getByText('"hi there"').waitFor();
-  });
-
-  test("an admin sees the state of the server", async () => {
-    const page = await site.open();
-    await page.getByRole("link", { name: "Status" }).click();
-    await page.getByText("Agent processes").waitFor();
-    await page.getByText("in order").waitFor();
   });
 });
 

@@ -1,5 +1,5 @@
-// The web page in a real browser, against the real program with the scripted agent: logins, the overview, faults, and
-// use by keys, on phones and with assistive programs.
+// The web page in a real browser, against the real program with the scripted agent: logins, the overview, records,
+// faults, and use by keys, on phones and with assistive programs.
 
 import assert from "node:assert/strict";
 import { readFile } from "node:fs/promises";
@@ -160,6 +160,47 @@ describe("overview", () => {
   });
 });
 
+describe("records", () => {
+  test("the audit log is filtered and verified", async () => {
+    const page = await site.open();
+    await startSession(page);
+    await prompt(page, "write audited.txt x");
+    await answerWith(page, "Allow once");
+    await shown(page, "result: written");
+    await page.goto(`${site.server.origin}/#/audit`);
+    await page.getByRole("cell", { name: /audited\.txt/ }).first().waitFor();
+    await page.getByLabel("Search the audit log").fill("no such thing");
+    await page.getByText("No entry matches").waitFor();
+    await page.getByLabel("Search the audit log").fill("audited.txt");
+    await page.getByRole("cell", { name: /audited\.txt/ }).first().waitFor();
+    await page.getByLabel("Decision").selectOption("denied");
+    await page.getByText("No entry matches").waitFor();
+    await page.getByRole("button", { name: "Verify the chain" }).click();
+    await page.locator("p.good").waitFor();
+  });
+
+  test("the wire shows raw messages of the session and of the page", async () => {
+    const page = await site.open();
+    await startSession(page);
+    await prompt(page, "hi there");
+    await shown(page, "echo: hi there");
+    await page.getByRole("link", { name: "Wire" }).click();
+    await page.getByRole("button", { name: /session\/update agent_message_chunk/ }).first().click();
+    await page.getByLabel("Raw message").getByText('"echo: hi there"').waitFor();
+    await page.getByRole("button", { name: "This page" }).click();
+    await page.getByLabel("Search messages").fill("session/prompt");
+    await page.getByRole("button", { name: /sent.*session\/prompt/ }).click();
+    await page.getByLabel("Raw message").getByText('"hi there"').waitFor();
+  });
+
+  test("an admin sees the state of the server", async () => {
+    const page = await site.open();
+    await page.getByRole("link", { name: "Status" }).click();
+    await page.getByText("Agent processes").waitFor();
+    await page.getByText("in order").waitFor();
+  });
+});
+
 describe("faults", () => {
   test("a second tab and a reload show the same conversation", async () => {
     const page = await site.open();
@@ -254,7 +295,7 @@ describe("people", () => {
   /** Returns what axe finds that is serious, as lines. */
   async function audit(page) {
     // Playwright's own world is not bound by the page's policy.
-    await page.evaluate(await axeSource);
+    if (!(await page.evaluate(() => "axe" in window))) await page.evaluate(await axeSource);
     return page.evaluate(async () => {
       const { violations } = await window.axe.run(document, { resultTypes: ["violations"] });
       return violations.filter(({ impact }) => impact === "serious" || impact === "critical").map(({ id, nodes }) => `${id}: ${nodes.map(({ target }) => target.join(" ")).slice(0, 4).join(", ")}`);

@@ -45,6 +45,7 @@ mod serve;
 mod sessions;
 
 use diagnostics::DiagnosticsQueue;
+use live_output::OutputFollower;
 use missing_file::MissingFiles;
 use observe::ScanJob;
 use pending_sessions::{DeferredRequest, PendingSessions};
@@ -129,8 +130,7 @@ pub struct EngineInterceptor {
     pending_sessions: PendingSessions,
     // The permits for requests that are served here and may take long.
     serve_permits: Arc<Semaphore>,
-    // The permits for terminals that are followed.
-    follow_permits: Arc<Semaphore>,
+    output_follower: OutputFollower,
 }
 
 /// The capabilities of the editor.
@@ -256,6 +256,7 @@ impl EngineInterceptor {
             engine,
             options: engine_sessions.options,
             caller,
+            output_follower: OutputFollower::new(editor_updates.clone()),
             editor_updates,
             agent_updates,
             next: Box::new(next),
@@ -265,7 +266,6 @@ impl EngineInterceptor {
             engine_sessions,
             pending_sessions: PendingSessions::default(),
             serve_permits: Arc::new(Semaphore::new(MAX_SERVED_REQUESTS)),
-            follow_permits: Arc::new(Semaphore::new(live_output::MAX_FOLLOWED_TERMINALS)),
         }
     }
 
@@ -428,7 +428,11 @@ impl EngineInterceptor {
         if boundary != CallBoundary::Within && session.jobs.capacity() > RESERVED_JOB_SLOTS {
             drop(session.jobs.try_send(ScanJob::ToolCall(message.call.clone())));
         }
-        self.follow_terminals(&message.call, &notification);
+        let EditorCapabilities { displays_output, has_terminals, .. } = self.editor_capabilities;
+        if self.options.serve_as_host && displays_output && !has_terminals {
+            let followed = &mut session.followed_terminals;
+            self.output_follower.follow_terminals(&session.context, followed, &notification.update);
+        }
         rewritten
     }
 

@@ -1,22 +1,21 @@
 //! The output of commands that are served here (`--host`), sent while they run to an editor that displays terminals of
 //! agents: `_meta.terminal_info`, `terminal_output` and `terminal_exit` on the tool call that shows the terminal.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bowline_protocol::schema::v1::{
-    SessionNotification, SessionUpdate, TerminalId, ToolCallContent, ToolCallId,
-};
+use bowline_protocol::schema::v1::{SessionUpdate, TerminalId, ToolCallContent, ToolCallId};
 use bowline_protocol::terminal::{CommandExit, LiveOutput};
 use bowline_workspace::terminals::OutputEvent;
 use serde_json::{Value, json};
-use tokio::sync::OwnedSemaphorePermit;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{MissedTickBehavior, interval};
 
-use super::{EditorUpdateSender, EngineInterceptor, SessionContext};
+use super::{EditorUpdateSender, SessionContext};
 
 /// The most terminals of all sessions that are followed at once; the output of others is shown when they end.
-pub(super) const MAX_FOLLOWED_TERMINALS: usize = 64;
+const MAX_FOLLOWED_TERMINALS: usize = 64;
 
 /// The most terminals per session that are remembered as followed.
 const MAX_REMEMBERED_TERMINALS: usize = 4096;
@@ -24,35 +23,44 @@ const MAX_REMEMBERED_TERMINALS: usize = 4096;
 /// The pause between two updates of a terminal.
 const SEND_INTERVAL: Duration = Duration::from_millis(100);
 
-impl EngineInterceptor {
-    /// Follows the terminals that a tool call shows, each once.
-    pub(super) fn follow_terminals(&mut self, call: &ToolCallId, notification: &SessionNotification) {
-        let can_follow = self.options.serve_as_host
-            && self.editor_capabilities.displays_output
-            && !self.editor_capabilities.has_terminals;
-        let Some(session) = self.sessions.get_mut(&notification.session_id).filter(|_| can_follow) else {
-            return;
-        };
-        let content = match &notification.update {
-            SessionUpdate::ToolCall(call) => call.content.as_slice(),
-            SessionUpdate::ToolCallUpdate(update) => update.fields.content.as_deref().unwrap_or_default(),
+/// Follows the terminals that tool calls show.
+pub(super) struct OutputFollower {
+    permits: Arc<Semaphore>,
+    updates: EditorUpdateSender,
+}
+
+impl OutputFollower {
+    pub(super) fn new(updates: EditorUpdateSender) -> Self {
+        Self { permits: Arc::new(Semaphore::new(MAX_FOLLOWED_TERMINALS)), updates }
+    }
+
+    /// Follows the terminals of an update that are not yet in `followed`.
+    pub(super) fn follow_terminals(
+        &self,
+        context: &Arc<SessionContext>,
+        followed: &mut HashSet<TerminalId>,
+        update: &SessionUpdate,
+    ) {
+        let (call, content) = match update {
+            SessionUpdate::ToolCall(call) => (&call.tool_call_id, call.content.as_slice()),
+            SessionUpdate::ToolCallUpdate(update) => {
+                (&update.tool_call_id, update.fields.content.as_deref().unwrap_or_default())
+            }
             _ => return,
         };
         for content in content {
             let ToolCallContent::Terminal(terminal) = content else { continue };
             let id = &terminal.terminal_id;
-            if session.followed_terminals.len() >= MAX_REMEMBERED_TERMINALS
-                || session.followed_terminals.contains(id)
-            {
+            if followed.len() >= MAX_REMEMBERED_TERMINALS || followed.contains(id) {
                 continue;
             }
-            let Ok(permit) = self.follow_permits.clone().try_acquire_owned() else { return };
-            session.followed_terminals.insert(id.clone());
+            let Ok(permit) = self.permits.clone().try_acquire_owned() else { return };
+            followed.insert(id.clone());
             let target = FollowTarget {
-                context: session.context.clone(),
+                context: context.clone(),
                 call: call.clone(),
                 terminal: id.clone(),
-                updates: self.editor_updates.clone(),
+                updates: self.updates.clone(),
             };
             tokio::spawn(target.follow(permit));
         }

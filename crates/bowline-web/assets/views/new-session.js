@@ -24,17 +24,17 @@ function Form({ onClose }) {
   const [cwd, setCwd] = useState(sessions.value?.[0]?.cwd ?? roots[0] ?? "");
   const [chosen, setChosen] = useState(/** @type {Record<string, string|boolean>} */ ({}));
   const [state, setState] = useState({ isBusy: false, error: "" });
-
-  const [isAsking, setAsking] = useState(false);
+  const [isAsking, setAsking] = useState(knownSettings.value.length === 0 && cwd.trim() !== "");
   const preparing = useRef(/** @type {PreparedSession|null} */ (null));
+  // Whether a session is being started, so that no other is prepared.
+  const isStarting = useRef(false);
   const isConnected = connectionState.value === "open";
 
   // Nothing is known of the agent's models and modes before its first session.
   useEffect(() => {
-    if (!isConnected || !cwd.trim() || knownSettings.value.length > 0 || preparing.current) return;
+    if (!isConnected || !cwd.trim() || knownSettings.value.length > 0 || preparing.current || isStarting.current) return;
     const session = new PreparedSession(cwd.trim());
     preparing.current = session;
-    setAsking(true);
     session.opening.catch(() => undefined).finally(() => setAsking(false));
   }, [isConnected]);
   useEffect(() => () => void preparing.current?.discard(), []);
@@ -42,6 +42,7 @@ function Form({ onClose }) {
   const submit = async (/** @type {Event} */ event) => {
     event.preventDefault();
     setState({ isBusy: true, error: "" });
+    isStarting.current = true;
     try {
       const ready = preparing.current;
       const isSame = ready?.cwd === cwd.trim();
@@ -51,6 +52,7 @@ function Form({ onClose }) {
       onClose();
       go({ view: "session", id });
     } catch (error) {
+      isStarting.current = false;
       setState({ isBusy: false, error: error instanceof Error ? error.message : String(error) });
     }
   };
@@ -71,7 +73,7 @@ function Form({ onClose }) {
       ${isAsking && html`<p class="muted hint">Asking the agent for its models and modes…</p>`}
       ${state.error && html`<p class="problem" role="alert">${state.error}</p>`}
       <footer><button type="button" onClick=${onClose}>Cancel</button>
-        <button type="submit" class="primary" disabled=${state.isBusy || !isConnected}>${state.isBusy ? "Starting…" : "Start session"}</button></footer>
+        <button type="submit" class="primary" aria-busy=${isAsking} disabled=${state.isBusy || !isConnected}>${state.isBusy ? "Starting…" : "Start session"}</button></footer>
     </form>
   <//>`;
 }
