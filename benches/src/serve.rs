@@ -72,8 +72,10 @@ pub async fn run(options: &ServeBenchOptions, progress: &mut dyn Write) -> Resul
     let mut progress = BenchProgress { started: Instant::now(), output: progress };
     let usage = CpuUsage::now()?;
     let home = options.data.join(format!("home-{}", std::process::id()));
-    std::fs::create_dir_all(&home).with_context(|| format!("cannot create {}", home.display()))?;
-    let measured = measure(options, size, &home, &mut progress).await;
+    // Beside Bowline's own files, as usual.
+    let workspace = home.join("workspace");
+    std::fs::create_dir_all(&workspace).with_context(|| format!("cannot create {}", workspace.display()))?;
+    let measured = measure(options, size, &home, &workspace, &mut progress).await;
     std::fs::remove_dir_all(&home).with_context(|| format!("cannot remove {}", home.display()))?;
     let measured = ServeMeasurements { other_cores: usage.other_cores_since()?, ..measured? };
     Ok(ServeBenchReport::new(measured))
@@ -83,11 +85,12 @@ async fn measure(
     options: &ServeBenchOptions,
     size: ServeBenchSize,
     home: &Path,
+    workspace: &Path,
     progress: &mut BenchProgress<'_>,
 ) -> Result<ServeMeasurements> {
     let start = |agent: &[String]| {
         let (listen, store) = (["--listen", "127.0.0.1:0"], options.store.as_deref());
-        OwnServer::start_on(&options.bowline, home, home, &listen, agent, store)
+        OwnServer::start_on(&options.bowline, home, workspace, &listen, agent, store)
     };
     let own = start(&options.agent)?;
     let theirs = options.sdk.as_ref().map(|sdk| PeerServer::start(sdk, None)).transpose()?;
@@ -113,13 +116,13 @@ async fn measure(
     for round in 1..=size.rounds {
         for ((name, endpoint), rates) in routes.iter().zip(&mut rates) {
             progress.report(&format!("round {round}/{} {name}", size.rounds))?;
-            let mut client = BenchClient::connect(endpoint, home).await?;
+            let mut client = BenchClient::connect(endpoint, workspace).await?;
             rates.updates.push(measure_phase(&mut client, BenchPhase::Stream, size.updates).await?);
             rates.reads.push(measure_phase(&mut client, BenchPhase::Inflight64, size.reads).await?);
         }
     }
     progress.report("streams that are opened again")?;
-    let mut client = BenchClient::connect(&ours("http"), home).await?;
+    let mut client = BenchClient::connect(&ours("http"), workspace).await?;
     let mut reconnect_ms = Vec::new();
     client.run_turn(&BenchPhase::Stream.prompt(MISSED_UPDATES)).await?;
     for _ in 0..size.reconnects {
@@ -132,7 +135,7 @@ async fn measure(
     let own = start(&options.pace)?;
     let endpoint = Endpoint::new("ws", own.address(), Some(own.token()));
     let task = json!({ "count": UPDATES_PER_SECOND * size.seconds, "perSecond": UPDATES_PER_SECOND });
-    let sessions = sessions::measure(&endpoint, own.process_id(), size, home, &task).await?;
+    let sessions = sessions::measure(&endpoint, own.process_id(), size, workspace, &task).await?;
     Ok(ServeMeasurements { routes: rates, reconnect_ms, sessions, other_cores: 0.0 })
 }
 
