@@ -92,8 +92,16 @@ async fn measure(
     let own = start(&options.agent)?;
     let theirs = options.sdk.as_ref().map(|sdk| PeerServer::start(sdk, None)).transpose()?;
     let ours = |scheme: &str| Endpoint::new(scheme, own.address(), Some(own.token()));
+    // What the server starts.
+    let proxy = [
+        &[options.bowline.display().to_string()],
+        &["proxy", "--host", "--"].map(str::to_owned)[..],
+        &options.agent,
+    ];
+    let stdio = |command: Vec<String>| Endpoint::Stdio { command, home: home.to_owned() };
     let mut routes = vec![
-        ("stdio", Endpoint::Stdio(options.agent.clone())),
+        ("stdio", stdio(options.agent.clone())),
+        ("stdio_proxy", stdio(proxy.concat())),
         ("bowline_sse", ours("http")),
         ("bowline_ws", ours("ws")),
     ];

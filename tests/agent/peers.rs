@@ -253,9 +253,10 @@ fn the_typescript_example_asks_its_user() {
 
         Options:
            1. Allow once (allow_once)
-           2. Always allow edits of the file b.txt (allow_always)
-           3. Reject (reject_once)
-           4. Always reject edits of the file b.txt (reject_always)
+           2. Allow edits of the file b.txt, in this session (allow_always)
+           3. Always allow edits of the file b.txt (allow_always)
+           4. Reject (reject_once)
+           5. Always reject edits of the file b.txt (reject_always)
 
         Choose an option:
         🔧 Tool call `turn1_2` updated: in_progress

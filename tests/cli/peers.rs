@@ -30,7 +30,7 @@ fn fixture() -> CliFixture {
 
 /// Runs a command while the servers of a test keep running.
 async fn run(scene: &CliFixture, command: Command) -> String {
-    let output = tokio::task::block_in_place(|| scene.run_command(command, ""));
+    let output = scene.run_command(command, "");
     scene.describe_output(&output)
 }
 
@@ -170,7 +170,7 @@ fn an_agent_on_the_typescript_sdk_works() {
     check_sdk_agent(SdkPeer::TypeScript);
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[tokio::test]
 async fn gemini_edits_what_is_open_and_not_saved() {
     let Some(agent) = published_agent_command_line(PublishedAgent::Gemini) else { return };
     let scene = fixture();
@@ -216,7 +216,7 @@ async fn gemini_edits_what_is_open_and_not_saved() {
     assert_eq!(scene.read_file("a.txt"), "one\nTWO\nunsaved\n");
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[tokio::test]
 async fn opencode_asks_before_it_edits_by_itself() {
     let Some(agent) = published_agent_command_line(PublishedAgent::OpenCode) else { return };
     let scene = fixture();

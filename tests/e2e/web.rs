@@ -6,8 +6,8 @@ use xtask::peers::{WebBrowser, is_available};
 
 use crate::programs::{build_program, run, workspace_root};
 
-/// Runs a file of tests, and shows all their output if one fails.
-fn run_tests(file: &str) {
+/// Runs files of tests at the same time, and shows all their output if one fails.
+fn run_tests(files: &[&str]) {
     let root = workspace_root();
     if !is_available(WebBrowser::NAME, &WebBrowser::required_files(&root)) {
         return;
@@ -16,7 +16,8 @@ fn run_tests(file: &str) {
     let mut tests = Command::new("node");
     tests
         .args(["--test", "--test-reporter=spec"])
-        .arg(root.join("tests/web").join(file))
+        .arg(format!("--test-concurrency={}", files.len()))
+        .args(files.iter().map(|file| root.join("tests/web").join(file)))
         .env("BOWLINE_BIN", bowline)
         .env("BOWLINE_WEB_PACKAGES", WebBrowser::packages_dir(&root));
     let output = run(&mut tests);
@@ -28,10 +29,12 @@ fn run_tests(file: &str) {
 
 #[test]
 fn the_modules_of_the_page_work() {
-    run_tests("unit.test.mjs");
+    run_tests(&["unit.test.mjs"]);
 }
 
 #[test]
 fn the_page_works_in_a_browser() {
-    run_tests("browser.test.mjs");
+    run_tests(&["sessions.test.mjs", "conversation.test.mjs"]);
+    // Measured alone.
+    run_tests(&["budgets.test.mjs"]);
 }

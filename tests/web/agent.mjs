@@ -242,6 +242,17 @@ const TASKS = {
     turn.usage(900);
   },
 
+  /** `apply NAME TEXT`: asks about a change of a file, and then makes it. */
+  async apply(turn, [name = "note.txt", ...words]) {
+    const content = await turn.diffs([[name, () => `${words.join(" ")}\n`]]);
+    const fields = { title: `Write ${name}`, kind: "edit", content, locations: content.map(({ path }) => ({ path })) };
+    const id = turn.tool(fields);
+    const answer = await turn.ask(id, fields);
+    if (answer === "once") await turn.write(name, content[0].newText);
+    turn.change(id, { status: answer === "once" ? "completed" : "failed" });
+    turn.say(`applied: ${answer}`);
+  },
+
   /** Adds a line at both ends of a file, which makes two hunks. */
   async ends(turn, [name = "src/parser.rs"]) {
     turn.say(`result: ${await turn.edit(`Sign ${name}`, [[name, (text) => `// first\n${text}// last\n`]])}`);

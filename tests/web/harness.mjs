@@ -1,13 +1,15 @@
 // Starts the real program with the scripted agent, and a browser: Debian's Chromium, driven by Playwright.
 
+import assert from "node:assert/strict";
 import { spawn, spawnSync } from "node:child_process";
 import { once } from "node:events";
 import { existsSync } from "node:fs";
-import { mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
+import { mkdir, mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
+import { after, afterEach, before } from "node:test";
 import { requirePackage, testsDir } from "./packages.mjs";
 
 /** The program under test. With BOWLINE_WEB_ASSETS it serves the files of that directory instead of its own. */
@@ -63,8 +65,9 @@ async function freePort() {
 /** A project directory and the program's own directories, which survive restarts. */
 export class Server {
   /** Starts `bowline web`, or `bowline serve` for several people. */
-  static async start({ directory, isShared = false } = {}) {
+  static async start({ directory, isShared = false, isOwnAgent = false } = {}) {
     const server = new Server();
+    server.isOwnAgent = isOwnAgent;
     server.isShared = isShared;
     server.directory = directory ?? await mkdtemp(join(tmpdir(), "bowline-web-"));
     server.project = join(server.directory, "parser");
@@ -88,9 +91,9 @@ export class Server {
 
   async launch() {
     const how = this.isShared ? ["serve", "--root", this.project] : ["web", "--no-open"];
-    const agent = [process.execPath, join(testsDir, "agent.mjs")];
+    const agent = this.isOwnAgent ? [] : ["--", process.execPath, join(testsDir, "agent.mjs")];
     this.log = [];
-    this.child = spawn(program, [...how, "--listen", `127.0.0.1:${this.port}`, "--", ...agent], { cwd: this.project, env: this.env, stdio: ["pipe", "pipe", "pipe"] });
+    this.child = spawn(program, [...how, "--listen", `127.0.0.1:${this.port}`, ...agent], { cwd: this.project, env: this.env, stdio: ["pipe", "pipe", "pipe"] });
     for (const input of [this.child.stdout, this.child.stderr]) {
       createInterface({ input }).on("line", (line) => {
         this.log.push(line);
@@ -175,3 +178,49 @@ export async function prompt(page, text) {
   await input.fill(text);
   await input.press("Enter");
 }
+
+/** A browser and a server for the tests of a file. */
+export function useSite() {
+  /** Pages of the running test, closed after it; their errors fail it. */
+  let pages = [];
+  const site = {
+    browser: undefined,
+    server: undefined,
+    keep: (page) => pages.push(page),
+    /** Opens a page that is logged in. */
+    async open(options) {
+      const page = await openPage(site.browser, site.server, options);
+      pages.push(page);
+      return page;
+    },
+    /** Opens another tab of the same browser at an address of the page. */
+    async openTab(page, hash) {
+      const tab = await newPage(page.context());
+      pages.push(tab);
+      await tab.goto(`${site.server.origin}/${hash}`);
+      return tab;
+    },
+    disk: (name) => readFile(join(site.server.project, name), "utf8"),
+  };
+  before(async () => {
+    [site.browser, site.server] = await Promise.all([launchBrowser(), Server.start()]);
+  });
+  after(async () => {
+    await site.browser?.close();
+    await site.server?.stop();
+  });
+  afterEach(async () => {
+    const problems = pages.flatMap((page) => page.problems);
+    await Promise.all(pages.map((page) => page.context().close()));
+    pages = [];
+    assert.deepEqual(problems, []);
+  });
+  return site;
+}
+
+export const conversation = (page) => page.getByRole("feed", { name: "Conversation" });
+export const approval = (page) => page.getByRole("group", { name: "Permission request" });
+export const shown = (page, text) => conversation(page).getByText(text).first().waitFor();
+export const answerWith = (page, name) => approval(page).getByRole("button", { name }).click();
+/** Waits until no turn runs. */
+export const isIdle = (page) => page.locator(".view-head .state-idle, .view-head .state-failed").waitFor();

@@ -134,12 +134,13 @@ describe("text", () => {
   });
 
   test("ages, durations and counts are short", async () => {
-    const { age, compact, duration, relativePath, usageText } = await load("format.js");
+    const { age, compact, duration, relativePath, usageText, withRelativePaths } = await load("format.js");
     const hour = 3_600_000;
     assert.deepEqual([0, 5 * 60_000, 3 * hour, 24 * hour, 80 * hour].map((past) => age(100 * hour - past, 100 * hour)), ["just now", "5 min", "3 h", "1 day", "3 days"]);
     assert.deepEqual([0, 59, 3600, 90_061].map(duration), ["0 s", "59 s", "1 h", "1 d 1 h"]);
     assert.deepEqual([12, 1234, 123_456, 2_000_000].map(compact), ["12", "1.2k", "123k", "2.0M"]);
     assert.deepEqual(["/a/b", "/ab"].map((path) => relativePath(path, "/a")), ["b", "/ab"]);
+    assert.deepEqual(["write /a/b", "ls /"].map((text) => withRelativePaths(text, "/a")), ["write b", "ls /"]);
     assert.equal(usageText({ used: 50, size: 200, cost: { amount: 0.5, currency: "USD" } }), "25% · $0.50");
   });
 

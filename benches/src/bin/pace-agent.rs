@@ -1,19 +1,15 @@
 //! An agent with many sessions, each of which sends updates at a steady pace. Each update says when it was sent.
 
-use std::sync::Arc;
+use std::io::Write as _;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
-use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, Stdout};
-use tokio::sync::Mutex;
+use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::time::{Instant, MissedTickBehavior};
-
-type Output = Arc<Mutex<Stdout>>;
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<()> {
-    let output: Output = Arc::new(Mutex::new(tokio::io::stdout()));
     let mut lines = BufReader::new(tokio::io::stdin()).lines();
     let started = now()?.as_nanos();
     let mut sessions = 0u32;
@@ -26,18 +22,18 @@ async fn main() -> Result<()> {
                 json!({ "sessionId": format!("{started}-{sessions}") })
             }
             Some("session/prompt") => {
-                tokio::spawn(run_turn(Arc::clone(&output), message, sessions));
+                tokio::spawn(run_turn(message, sessions));
                 continue;
             }
             _ => continue,
         };
-        send(&output, &json!({ "jsonrpc": "2.0", "id": message["id"], "result": result })).await?;
+        send(&json!({ "jsonrpc": "2.0", "id": message["id"], "result": result }))?;
     }
     Ok(())
 }
 
 /// Sends `count` updates of a session, `perSecond` of them each second.
-async fn run_turn(output: Output, message: Value, sessions: u32) -> Result<()> {
+async fn run_turn(message: Value, sessions: u32) -> Result<()> {
     let params = &message["params"];
     let text = params["prompt"][0]["text"].as_str().context("the prompt has no text")?;
     let task: Value = serde_json::from_str(text)?;
@@ -55,18 +51,19 @@ async fn run_turn(output: Output, message: Value, sessions: u32) -> Result<()> {
         let content = json!({ "type": "text", "text": now()?.as_micros().to_string() });
         let update = json!({ "sessionUpdate": "agent_message_chunk", "content": content });
         let params = json!({ "sessionId": session, "update": update });
-        send(&output, &json!({ "jsonrpc": "2.0", "method": "session/update", "params": params })).await?;
+        send(&json!({ "jsonrpc": "2.0", "method": "session/update", "params": params }))?;
     }
     let result = json!({ "stopReason": "end_turn" });
-    send(&output, &json!({ "jsonrpc": "2.0", "id": message["id"], "result": result })).await
+    send(&json!({ "jsonrpc": "2.0", "id": message["id"], "result": result }))
 }
 
 fn now() -> Result<Duration> {
     SystemTime::now().duration_since(UNIX_EPOCH).context("the clock is before 1970")
 }
 
-async fn send(output: &Output, message: &Value) -> Result<()> {
-    let mut output = output.lock().await;
-    output.write_all((message.to_string() + "\n").as_bytes()).await?;
-    output.flush().await.context("cannot write to the client")
+/// Writes a message at once, without another thread: the time that it takes is measured, too.
+fn send(message: &Value) -> Result<()> {
+    let mut output = std::io::stdout().lock();
+    output.write_all((message.to_string() + "\n").as_bytes())?;
+    output.flush().context("cannot write to the client")
 }

@@ -1,7 +1,8 @@
-//! A client that does as little as possible, over stdio, event streams or a WebSocket.
+//! A client that does as little as possible, over stdio, event streams or a WebSocket. Messages that it writes to a pipe
+//! or a socket leave together, before it waits.
 
 use std::collections::VecDeque;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
@@ -12,9 +13,9 @@ use bowline_wire::message::peek::{PeekedMessage, peek};
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
-use futures_util::{SinkExt as _, StreamExt as _};
+use futures_util::{FutureExt as _, SinkExt as _, StreamExt as _};
 use serde_json::{Value, json};
-use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
+use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, BufWriter};
 use tokio::net::TcpStream;
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 use tokio_tungstenite::tungstenite::Message;
@@ -29,8 +30,8 @@ const READ_BYTES: usize = 200;
 /// Where an agent is reached.
 #[derive(Debug, Clone)]
 pub(super) enum Endpoint {
-    /// A program.
-    Stdio(Vec<String>),
+    /// A program, with its state in a directory.
+    Stdio { command: Vec<String>, home: PathBuf },
     /// A server with event streams.
     Sse { url: String, token: String },
     /// A server with a WebSocket.
@@ -57,13 +58,18 @@ pub(super) struct BenchClient {
 enum Link {
     Stdio(Box<StdioLink>),
     Sse(Box<SseLink>),
-    WebSocket(Box<WebSocketStream<MaybeTlsStream<TcpStream>>>),
+    WebSocket(Box<WebSocketLink>),
 }
 
 struct StdioLink {
     _process: Child,
-    input: ChildStdin,
+    input: BufWriter<ChildStdin>,
     lines: BufReader<ChildStdout>,
+}
+
+struct WebSocketLink {
+    socket: WebSocketStream<MaybeTlsStream<TcpStream>>,
+    has_unsent: bool,
 }
 
 struct SseLink {
@@ -180,10 +186,12 @@ impl BenchClient {
 impl Link {
     async fn open(endpoint: &Endpoint) -> Result<Self> {
         match endpoint {
-            Endpoint::Stdio(command) => {
+            Endpoint::Stdio { command, home } => {
                 let (program, arguments) = command.split_first().context("the agent has no command")?;
                 let mut process = Command::new(program)
                     .args(arguments)
+                    .env("HOME", home)
+                    .env("XDG_STATE_HOME", home.join("state"))
                     .stdin(Stdio::piped())
                     .stdout(Stdio::piped())
                     .kill_on_drop(true)
@@ -192,6 +200,7 @@ impl Link {
                 let input = process.stdin.take().context("the agent has no input")?;
                 let output = process.stdout.take().context("the agent has no output")?;
                 let lines = BufReader::with_capacity(64 << 10, output);
+                let input = BufWriter::with_capacity(64 << 10, input);
                 Ok(Self::Stdio(Box::new(StdioLink { _process: process, input, lines })))
             }
             Endpoint::Sse { url, token } => Ok(Self::Sse(Box::new(SseLink {
@@ -207,8 +216,9 @@ impl Link {
             Endpoint::WebSocket { url, token } => {
                 let mut request = url.as_str().into_client_request()?;
                 request.headers_mut().insert("authorization", format!("Bearer {token}").parse()?);
-                let (socket, _) = tokio_tungstenite::connect_async(request).await?;
-                Ok(Self::WebSocket(Box::new(socket)))
+                // Small messages do not wait for the acknowledgement of earlier ones.
+                let (socket, _) = tokio_tungstenite::connect_async_with_config(request, None, true).await?;
+                Ok(Self::WebSocket(Box::new(WebSocketLink { socket, has_unsent: false })))
             }
         }
     }
@@ -225,16 +235,16 @@ impl Link {
 
     async fn send(&mut self, message: String, session: Option<&str>) -> Result<()> {
         match self {
-            Self::Stdio(link) => {
-                link.input.write_all((message + "\n").as_bytes()).await?;
-                Ok(link.input.flush().await?)
-            }
+            Self::Stdio(link) => Ok(link.input.write_all((message + "\n").as_bytes()).await?),
             Self::Sse(link) if link.connection.is_empty() => link.initialize(message).await,
             Self::Sse(link) => {
                 link.post(message, session);
                 Ok(())
             }
-            Self::WebSocket(socket) => Ok(socket.send(Message::text(message)).await?),
+            Self::WebSocket(link) => {
+                link.has_unsent = true;
+                Ok(link.socket.feed(Message::text(message)).await?)
+            }
         }
     }
 
@@ -242,13 +252,25 @@ impl Link {
         match self {
             Self::Stdio(link) => {
                 let mut line = Vec::new();
+                if !link.lines.buffer().contains(&b'\n') {
+                    link.input.flush().await?;
+                }
                 link.lines.read_until(b'\n', &mut line).await?;
                 ensure!(!line.is_empty(), "the agent has ended");
                 Ok(line.into())
             }
             Self::Sse(link) => link.next().await,
-            Self::WebSocket(socket) => loop {
-                match socket.next().await.context("the server closed the socket")?? {
+            Self::WebSocket(link) => loop {
+                let message = match link.socket.next().now_or_never() {
+                    Some(message) => message,
+                    None => {
+                        if std::mem::take(&mut link.has_unsent) {
+                            link.socket.flush().await?;
+                        }
+                        link.socket.next().await
+                    }
+                };
+                match message.context("the server closed the socket")?? {
                     Message::Text(text) => return Ok(text.into()),
                     Message::Close(frame) => bail!("the server closed the socket: {frame:?}"),
                     // Only texts are messages.

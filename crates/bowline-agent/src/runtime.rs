@@ -558,6 +558,14 @@ impl SessionRuntime {
         ))
     }
 
+    /// Records the title of a turn next to its changes, if this machine's engine is in use.
+    pub async fn record_turn_title(&self, turn: u64, title: String) {
+        let Some(engine) = self.inner.local.get() else { return };
+        let (workspace, name) = (engine.workspace.clone(), self.inner.session.0.to_string());
+        // Titles are only shown: one that cannot be saved is missing.
+        spawn_blocking(move || workspace.record_turn_title(&name, turn, &title)).await.ok();
+    }
+
     /// Ends this machine's part of the session. The journal is kept.
     pub async fn end_session(&self) {
         if let Some(engine) = self.inner.local.get() {

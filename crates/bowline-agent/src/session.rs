@@ -297,10 +297,14 @@ impl AgentSession {
                 .message_id(MessageId::new(format!("turn{}-0", conversation.turn)));
             reporter.record_update(SessionUpdate::UserMessageChunk(chunk));
         }
+        let title = prompt::session_title(&prompt);
         let outcome = match turn_saved {
             Some(_) => self.run_turn(&mut conversation, &reporter, &cancellation, prompt).await,
             None => Ok(TurnOutcome::Cancelled),
         };
+        if let Some(title) = title {
+            self.toolbox.runtime().record_turn_title(turn, title).await;
+        }
         self.finish_turn(&mut conversation, &reporter, outcome).await
     }
 

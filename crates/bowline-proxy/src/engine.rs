@@ -11,9 +11,13 @@ use bowline_protocol::diagnostics::Diagnostic;
 pub use bowline_protocol::relay::operation::{PermissionRuling, RelayedOperation};
 use bowline_protocol::relay::{RelayedSession, SessionOpening};
 use bowline_protocol::rpc_error::RpcError;
-use bowline_protocol::schema::v1::{Error, PermissionOption, RequestPermissionOutcome, ToolCallId};
+use bowline_protocol::schema::v1::{
+    Error, PermissionOption, RequestPermissionOutcome, TerminalId, ToolCallId,
+};
+use bowline_protocol::terminal::CommandExit;
 use bowline_workspace::list::{ListOptions, Listing};
 use bowline_workspace::search::{SearchQuery, SearchResult};
+use bowline_workspace::terminals::OutputSubscription;
 use serde_json::value::RawValue;
 
 use tokio::sync::oneshot;
@@ -58,6 +62,14 @@ pub struct JournalledWrite {
 
 /// Reapplies a reverted change. Takes the reason why the editor did not write it.
 pub type RedoChange = Box<dyn FnOnce(String) -> BoxFuture<'static, ()> + Send>;
+
+/// A terminal that is followed.
+pub struct FollowedTerminal {
+    /// Its output, so far and as it comes.
+    pub output: OutputSubscription,
+    /// The exit of its command; `None` if the terminal is released before.
+    pub exit: BoxFuture<'static, Option<CommandExit>>,
+}
 
 /// An engine session that accompanies a session of the editor.
 pub trait EngineSession: Send + Sync {
@@ -117,6 +129,9 @@ pub trait EngineSession: Send + Sync {
         params: Box<RawValue>,
         call: Option<String>,
     ) -> BoxFuture<'static, Result<Box<RawValue>, Error>>;
+
+    /// Follows the output of a terminal that is served here; `None` if there is no such terminal.
+    fn follow_terminal(&self, id: TerminalId) -> BoxFuture<'static, Option<FollowedTerminal>>;
 
     /// Serves the method that watches files. Changes are sent to `updates` as lines for the agent, once `answered`
     /// completes; those of all watches of the session go to the channel of the first one.

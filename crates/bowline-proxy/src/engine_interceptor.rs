@@ -22,9 +22,7 @@ use bowline_protocol::file_extension::FileCapabilities;
 use bowline_protocol::quirks::{Quirk, QuirkMode};
 use bowline_protocol::relay::{self, Method, ProxySide, RelayEvent, RelayedSession, ToolCallMessage};
 use bowline_protocol::rpc_error::RpcError;
-use bowline_protocol::schema::v1::{
-    ClientCapabilities, RequestPermissionResponse, SessionId, SessionNotification,
-};
+use bowline_protocol::schema::v1::{ClientCapabilities, SessionId, SessionNotification, TerminalId};
 use bowline_wire::Caller;
 use bytes::Bytes;
 use serde::Deserialize;
@@ -37,6 +35,7 @@ use crate::interceptor::{
 };
 
 mod diagnostics;
+mod live_output;
 mod missing_file;
 mod observe;
 mod pending_sessions;
@@ -130,6 +129,8 @@ pub struct EngineInterceptor {
     pending_sessions: PendingSessions,
     // The permits for requests that are served here and may take long.
     serve_permits: Arc<Semaphore>,
+    // The permits for terminals that are followed.
+    follow_permits: Arc<Semaphore>,
 }
 
 /// The capabilities of the editor.
@@ -141,6 +142,8 @@ struct EditorCapabilities {
     // The editor has files of its own, with or without the file extension. Unsaved text would be missing in files that
     // are served here.
     has_files: bool,
+    // The editor displays the output of an agent's terminals as it comes.
+    displays_output: bool,
     // The editor is Bowline itself, which records its writes in the same journal.
     keeps_journal: bool,
 }
@@ -155,6 +158,10 @@ impl EditorCapabilities {
             can_write: fs.write_text_file,
             has_terminals: *terminal,
             has_files: fs.read_text_file || fs.write_text_file || extension != FileCapabilities::default(),
+            displays_output: capabilities
+                .meta
+                .as_ref()
+                .is_some_and(|meta| meta.get("terminal_output") == Some(&true.into())),
             keeps_journal: records,
         }
     }
@@ -178,6 +185,8 @@ struct InterceptedSession {
     open_prompts: usize,
     // The files that the agent has read through the editor. Invariant: at most `MAX_READ_PATHS`.
     read_paths: HashSet<String>,
+    // The terminals whose output is sent to the editor while they run.
+    followed_terminals: HashSet<TerminalId>,
 }
 
 /// The state shared by a session's scanner, its interceptor, and the server that is added to the session.
@@ -256,6 +265,7 @@ impl EngineInterceptor {
             engine_sessions,
             pending_sessions: PendingSessions::default(),
             serve_permits: Arc::new(Semaphore::new(MAX_SERVED_REQUESTS)),
+            follow_permits: Arc::new(Semaphore::new(live_output::MAX_FOLLOWED_TERMINALS)),
         }
     }
 
@@ -290,8 +300,13 @@ impl EngineInterceptor {
         let EditorCapabilities { can_read: read, can_write: write, .. } = self.editor_capabilities;
         let routes = (self.options.route_writes && read && write).then(|| self.caller.clone());
         let jobs = observe::spawn_scanner(shared.clone(), self.editor_updates.clone(), routes);
-        let session =
-            InterceptedSession { context: shared, jobs, open_prompts: 0, read_paths: HashSet::new() };
+        let session = InterceptedSession {
+            context: shared,
+            jobs,
+            open_prompts: 0,
+            read_paths: HashSet::new(),
+            followed_terminals: HashSet::new(),
+        };
         self.sessions.insert(opened.session.clone(), session);
     }
 
@@ -413,6 +428,7 @@ impl EngineInterceptor {
         if boundary != CallBoundary::Within && session.jobs.capacity() > RESERVED_JOB_SLOTS {
             drop(session.jobs.try_send(ScanJob::ToolCall(message.call.clone())));
         }
+        self.follow_terminals(&message.call, &notification);
         rewritten
     }
 
@@ -484,10 +500,7 @@ impl Interceptor for EngineInterceptor {
                 self.judge_permission_request(session, message)
             }
             RelayEvent::PermissionAnswered(session, call) if from == ProxySide::Editor => {
-                if let Some(response) = parse_result::<RequestPermissionResponse>(line) {
-                    self.record_permission_outcome(session, call, response.outcome);
-                }
-                None
+                self.record_permission_outcome(session, call, message)
             }
             RelayEvent::AgentRequest(method, session, read) if from == ProxySide::Agent && id.is_some() => {
                 self.judge_client_request(*method, session.as_ref(), read.as_ref(), line)

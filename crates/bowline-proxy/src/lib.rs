@@ -56,8 +56,8 @@ mod permission_dedup;
 mod proxy;
 
 pub use engine::{
-    EditorWriteRequest, Engine, EngineSession, JournalledWrite, PermissionRuling, RedoChange,
-    RelayedOperation,
+    EditorWriteRequest, Engine, EngineSession, FollowedTerminal, JournalledWrite, PermissionRuling,
+    RedoChange, RelayedOperation,
 };
 pub use engine_interceptor::{
     AgentUpdateSender, CallerSlot, EditorUpdateSender, EngineInterceptor, EngineInterceptorOptions,

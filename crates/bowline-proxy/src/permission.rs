@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use bowline_policy::paths::{Access, LexicalPath, find_protection};
 use bowline_protocol::file_extension::BatchOperation;
+use bowline_protocol::permission::rejection_reason;
 use bowline_protocol::rpc_error::RpcError;
 use bowline_protocol::schema::v1::{
     Diff, PermissionOption, PermissionOptionKind, RequestPermissionOutcome, RequestPermissionRequest,
@@ -179,6 +180,7 @@ async fn request_permission(
         () = editor.approvals.wait_for_cancellation(cancellations) => return Err(RpcError::Cancelled),
         answer = editor.client.request_permission(request) => answer.map_err(to_failure)?,
     };
+    let reason = rejection_reason(&answer);
     match answer.outcome {
         RequestPermissionOutcome::Selected(selected) => match &*selected.option_id.0 {
             ALLOW_ONCE => Ok(()),
@@ -187,7 +189,10 @@ async fn request_permission(
                 Ok(())
             }
             // Anything other than a yes is a no.
-            _ => Err(RpcError::Denied { reason: "the user said no".to_owned() }),
+            _ => {
+                let reason = reason.map_or_else(String::new, |reason| format!(": {reason}"));
+                Err(RpcError::Denied { reason: format!("the user said no{reason}") })
+            }
         },
         RequestPermissionOutcome::Cancelled => Err(RpcError::Cancelled),
         // An outcome of a later protocol version does not count as a yes.

@@ -425,19 +425,28 @@ impl Hub {
         let Some(open) = sessions.get(session) else { return };
         for request in agent_requests.values_mut() {
             if request.session == *session && !request.is_question && request.seq.is_none() {
-                let able = open.attached.iter().find(|id| {
-                    connections.get(*id).is_some_and(|connection| {
-                        connection.principal.may_use(&open.principal)
-                            && can_serve(connection, &request.method)
-                    })
-                });
-                if let Some(able) = able {
-                    let recipient = Recipient::Only(able.clone());
-                    request.seq =
-                        self.log.append(session, EventKind::ClientRequest, recipient, request.body.clone());
-                    request.target = Some(able.clone());
-                }
+                self.assign_request(request, open, connections);
             }
+        }
+    }
+
+    /// Gives a request to a client that can serve it, if there is one.
+    fn assign_request(
+        &self,
+        request: &mut AgentRequest,
+        open: &Session,
+        connections: &HashMap<ConnectionId, Connection>,
+    ) {
+        let able = open.attached.iter().find(|id| {
+            connections.get(*id).is_some_and(|connection| {
+                connection.principal.may_use(&open.principal) && can_serve(connection, &request.method)
+            })
+        });
+        if let Some(able) = able {
+            let recipient = Recipient::Only(able.clone());
+            let body = request.body.clone();
+            request.seq = self.log.append(&request.session, EventKind::ClientRequest, recipient, body);
+            request.target = Some(able.clone());
         }
     }
 
@@ -616,34 +625,38 @@ impl HubState {
         self.connections.get_mut(connection)?.attached.get_mut(session)
     }
 
-    /// Returns what a connection is sent for an event on the session's stream, if anything.
+    /// Returns what a connection is sent for events on the session's stream.
     fn deliverable(
         &self,
         connection: &str,
         session: &SessionId,
-        event: &Event,
+        events: &[Event],
         is_elsewhere: bool,
-    ) -> Option<StreamMessage> {
-        let connection = self.connections.get(connection)?;
-        let attachment = connection.attached.get(session)?;
-        if !event.recipient.includes(&connection.ids) || !attachment.includes(event.seq, event.kind) {
-            return None;
-        }
+    ) -> Vec<StreamMessage> {
+        let Some(connection) = self.connections.get(connection) else { return Vec::new() };
+        let Some(attachment) = connection.attached.get(session) else { return Vec::new() };
         let is_observer = connection.principal.role == Role::Observer;
-        let body = match event.kind {
-            EventKind::Update | EventKind::Notification | EventKind::Response => event.body.clone(),
-            EventKind::Withdrawal | EventKind::Question if is_observer => return None,
-            EventKind::Withdrawal => event.body.clone(),
-            // The subscription has left out those that are answered.
-            EventKind::Question if is_elsewhere => event.body.clone(),
-            EventKind::Question | EventKind::ClientRequest => {
-                let mut requests = self.agent_requests.values();
-                let is_open =
-                    |request: &&AgentRequest| request.session == *session && request.seq == Some(event.seq);
-                requests.find(is_open)?.body.clone()
+        let is_request = |event: &Event| matches!(event.kind, EventKind::Question | EventKind::ClientRequest);
+        let mut open_requests = HashMap::new();
+        if events.iter().any(is_request) {
+            let requests = self.agent_requests.values().filter(|request| request.session == *session);
+            open_requests.extend(requests.filter_map(|request| Some((request.seq?, &request.body))));
+        }
+        let deliver = |event: &Event| {
+            if !event.recipient.includes(&connection.ids) || !attachment.includes(event.seq, event.kind) {
+                return None;
             }
+            let body = match event.kind {
+                EventKind::Update | EventKind::Notification | EventKind::Response => &event.body,
+                EventKind::Withdrawal | EventKind::Question if is_observer => return None,
+                EventKind::Withdrawal => &event.body,
+                // The subscription has left out those that are answered.
+                EventKind::Question if is_elsewhere => &event.body,
+                EventKind::Question | EventKind::ClientRequest => *open_requests.get(&event.seq)?,
+            };
+            Some(StreamMessage { id: attachment.number(event.seq), body: body.clone() })
         };
-        Some(StreamMessage { id: attachment.number(event.seq), body })
+        events.iter().filter_map(deliver).collect()
     }
 }
 

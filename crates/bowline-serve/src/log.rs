@@ -20,9 +20,11 @@ mod tests;
 
 /// The most bytes that wait for a commit before agents are no longer read.
 const MAX_PENDING_BYTES: usize = 8 << 20;
-/// The most bytes of recent events in memory, for each session.
-const MAX_TAIL_BYTES: usize = 32 << 10;
-/// About how many bytes a subscriber reads from the store at a time.
+/// The most bytes of recent events in memory, of all sessions together.
+const MAX_RECENT_BYTES: usize = 16 << 20;
+/// What an event takes beside its body, about.
+const EVENT_BYTES: usize = 128;
+/// About how many bytes a subscriber reads at a time.
 const PAGE_BYTES: usize = 256 << 10;
 /// The pause before a failed commit is tried again; it doubles up to the longest.
 const FIRST_RETRY: Duration = Duration::from_millis(50);
@@ -43,32 +45,46 @@ pub struct EventLog {
 #[derive(Default)]
 struct LogState {
     sessions: HashMap<SessionId, SessionLog>,
+    // The runs of events in memory, of all sessions, the oldest at the front.
+    recent: VecDeque<RecentRun>,
+    recent_bytes: usize,
     pending: Vec<PendingItem>,
+    // Counts the batches, so that a session knows whether its run is in this one.
+    batch: u64,
     pending_bytes: usize,
     // Whether a batch is being committed, or what follows from it is still to be done.
     is_writing: bool,
 }
 
 enum PendingItem {
-    Event(SessionId, u64, Event),
+    /// Consecutive events of a session in a generation.
+    Events(SessionId, u64, Vec<Event>),
     Mutation(Mutation),
     AfterCommit(AfterCommit),
+}
+
+/// Where a run of events in memory belongs.
+struct RecentRun {
+    session: SessionId,
+    last_seq: u64,
+    bytes: usize,
 }
 
 struct SessionLog {
     // `None` while this server has not acquired the session.
     generation: Option<u64>,
     last_seq: u64,
-    // Committed events, the newest at the back.
-    tail: VecDeque<Event>,
-    tail_bytes: usize,
+    // Committed events in runs without gaps, the newest at the back. Runs are not empty.
+    tail: VecDeque<Arc<[Event]>>,
+    // The batch and the position of the pending run that takes the next event.
+    pending_run: Option<(u64, usize)>,
     committed: watch::Sender<u64>,
 }
 
 impl Default for SessionLog {
     fn default() -> Self {
         let (committed, _) = watch::channel(0);
-        Self { generation: None, last_seq: 0, tail: VecDeque::new(), tail_bytes: 0, committed }
+        Self { generation: None, last_seq: 0, tail: VecDeque::new(), pending_run: None, committed }
     }
 }
 
@@ -100,7 +116,7 @@ impl EventLog {
         let mut state = self.lock();
         let log = state.sessions.entry(session.clone()).or_default();
         (log.generation, log.last_seq) = (Some(generation), last_seq);
-        (log.tail, log.tail_bytes) = (VecDeque::new(), 0);
+        (log.tail, log.pending_run) = (VecDeque::new(), None);
         log.committed.send_replace(last_seq);
     }
 
@@ -113,7 +129,7 @@ impl EventLog {
         }
         log.generation = None;
         if self.store.shared().is_some() {
-            (log.tail, log.tail_bytes) = (VecDeque::new(), 0);
+            log.tail = VecDeque::new();
         }
         if log.committed.receiver_count() == 0 {
             state.sessions.remove(session);
@@ -181,13 +197,21 @@ impl EventLog {
         body: Bytes,
     ) -> Option<u64> {
         let mut state = self.lock();
-        let log = state.sessions.get_mut(session)?;
+        let LogState { sessions, pending, pending_bytes, batch, .. } = &mut *state;
+        let log = sessions.get_mut(session)?;
         let generation = log.generation?;
         log.last_seq += 1;
         let seq = log.last_seq;
-        state.pending_bytes += body.len();
+        *pending_bytes += body.len();
         let event = Event { seq, kind, recipient, body };
-        state.pending.push(PendingItem::Event(session.clone(), generation, event));
+        let run = log.pending_run.filter(|(of, _)| of == batch).and_then(|(_, index)| pending.get_mut(index));
+        match run {
+            Some(PendingItem::Events(_, same, events)) if *same == generation => events.push(event),
+            _ => {
+                log.pending_run = Some((*batch, pending.len()));
+                pending.push(PendingItem::Events(session.clone(), generation, vec![event]));
+            }
+        }
         drop(state);
         self.has_work.notify_one();
         Some(seq)
@@ -195,7 +219,13 @@ impl EventLog {
 
     /// Queues a change of the store, in order with events.
     pub fn mutate(&self, mutation: Mutation) {
-        self.lock().pending.push(PendingItem::Mutation(mutation));
+        let mut state = self.lock();
+        // Later events of the session form another run.
+        if let Some(log) = mutation.session().and_then(|session| state.sessions.get_mut(session)) {
+            log.pending_run = None;
+        }
+        state.pending.push(PendingItem::Mutation(mutation));
+        drop(state);
         self.has_work.notify_one();
     }
 
@@ -244,6 +274,7 @@ impl EventLog {
             let (items, bytes) = {
                 let mut state = self.lock();
                 let items = std::mem::take(&mut state.pending);
+                state.batch += 1;
                 state.is_writing = !items.is_empty();
                 (items, state.pending_bytes)
             };
@@ -252,13 +283,13 @@ impl EventLog {
                 work.await;
                 continue;
             }
-            let mutations = to_mutations(&items);
+            let Batch { mutations, runs, actions } = Batch::new(items);
             let generations = generations(&mutations);
             let lost = if mutations.is_empty() { Vec::new() } else { self.commit(mutations).await };
             let generation_of =
                 |session: SessionId| generations.get(&session).map(|generation| (session, *generation));
             let lost: HashMap<SessionId, u64> = lost.into_iter().filter_map(generation_of).collect();
-            let actions = self.publish(items, bytes, &lost);
+            self.publish(runs, bytes, &lost);
             for (session, generation) in &lost {
                 self.close(session, *generation);
                 on_lost(session, *generation);
@@ -290,40 +321,39 @@ impl EventLog {
         }
     }
 
-    /// Hands committed events to subscribers, and returns what happens next.
-    fn publish(
-        &self,
-        items: Vec<PendingItem>,
-        bytes: usize,
-        lost: &HashMap<SessionId, u64>,
-    ) -> Vec<AfterCommit> {
+    /// Hands committed events to subscribers.
+    fn publish(&self, runs: Vec<Run>, bytes: usize, lost: &HashMap<SessionId, u64>) {
         let is_shared = self.store.shared().is_some();
         let mut state = self.lock();
         state.pending_bytes -= bytes;
-        let mut actions = Vec::new();
         let mut published = 0;
         let mut changed = HashSet::new();
-        for item in items {
-            match item {
-                PendingItem::Event(session, generation, event) => {
-                    let Some(log) = state.sessions.get_mut(&session) else { continue };
-                    if lost.contains_key(&session) || log.generation.is_some_and(|newer| newer != generation)
-                    {
-                        continue;
-                    }
-                    published += 1;
-                    log.publish(event, is_shared);
-                    changed.insert(session);
-                }
-                PendingItem::Mutation(_) => {}
-                PendingItem::AfterCommit(action) => actions.push(action),
+        for Run { session, generation, events } in runs {
+            let Some(log) = state.sessions.get_mut(&session) else { continue };
+            if lost.contains_key(&session) || log.generation.is_some_and(|newer| newer != generation) {
+                continue;
+            }
+            published += events.len();
+            let last_seq = events.last().map_or(0, |event| event.seq);
+            log.committed.send_if_modified(|seq| {
+                *seq = last_seq;
+                false
+            });
+            changed.insert(session.clone());
+            // Subscribers of a session that this server has not acquired read the store, because another server may
+            // append, too.
+            if log.generation.is_some() || !is_shared {
+                let bytes = events.iter().map(|event| event.body.len() + EVENT_BYTES).sum();
+                log.tail.push_back(events);
+                state.recent_bytes += bytes;
+                state.recent.push_back(RecentRun { session, last_seq, bytes });
             }
         }
-        self.metrics.add_events(published);
+        state.drop_oldest_runs();
+        self.metrics.add_events(published as u64);
         for log in changed.iter().filter_map(|session| state.sessions.get(session)) {
             log.committed.send_modify(|_| {});
         }
-        actions
     }
 
     /// Returns the committed events of a session after a number: now if there are any, otherwise as soon as there are.
@@ -336,69 +366,60 @@ impl EventLog {
     }
 }
 
-impl SessionLog {
-    fn publish(&mut self, event: Event, is_shared: bool) {
-        self.committed.send_if_modified(|seq| {
-            *seq = event.seq;
-            false
-        });
-        if self.generation.is_none() && is_shared {
-            // Subscribers read the store, because another server may append, too.
-            return;
-        }
-        self.tail_bytes += event.body.len();
-        self.tail.push_back(event);
-        while self.tail_bytes > MAX_TAIL_BYTES && self.tail.len() > 1 {
-            let dropped = self.tail.pop_front();
-            self.tail_bytes -= dropped.map_or(0, |event| event.body.len());
+impl LogState {
+    /// Drops the oldest runs of events from memory, beyond the limit.
+    fn drop_oldest_runs(&mut self) {
+        while self.recent_bytes > MAX_RECENT_BYTES
+            && let Some(RecentRun { session, last_seq, bytes }) = self.recent.pop_front()
+        {
+            self.recent_bytes -= bytes;
+            let Some(log) = self.sessions.get_mut(&session) else { continue };
+            while log.tail.front().and_then(|run| run.last()).is_some_and(|event| event.seq <= last_seq) {
+                log.tail.pop_front();
+            }
         }
     }
 }
 
-/// Turns what waits into changes of the store. Events of a session form one run, unless another change of that session
-/// comes between.
-fn to_mutations(items: &[PendingItem]) -> Vec<Mutation> {
-    let mut mutations: Vec<Mutation> = Vec::new();
-    let mut runs: HashMap<&SessionId, usize> = HashMap::new();
-    for item in items {
-        match item {
-            PendingItem::Event(session, generation, event) => {
-                let run = runs.get(session).and_then(|index| mutations.get_mut(*index));
-                match run {
-                    Some(Mutation::Append { generation: same, events, .. }) if same == generation => {
-                        events.push(event.clone());
-                    }
-                    _ => {
-                        runs.insert(session, mutations.len());
-                        mutations.push(Mutation::Append {
-                            session: session.clone(),
-                            generation: *generation,
-                            events: vec![event.clone()],
-                        });
-                    }
+/// Consecutive events of a session that are committed together.
+struct Run {
+    session: SessionId,
+    generation: u64,
+    events: Arc<[Event]>,
+}
+
+/// What is committed at once, and what happens then.
+#[derive(Default)]
+struct Batch {
+    mutations: Vec<Mutation>,
+    runs: Vec<Run>,
+    actions: Vec<AfterCommit>,
+}
+
+impl Batch {
+    fn new(items: Vec<PendingItem>) -> Self {
+        let mut batch = Self::default();
+        for item in items {
+            match item {
+                PendingItem::Events(session, generation, events) => {
+                    let events: Arc<[Event]> = events.into();
+                    batch.mutations.push(Mutation::Append {
+                        session: session.clone(),
+                        generation,
+                        events: Arc::clone(&events),
+                    });
+                    batch.runs.push(Run { session, generation, events });
                 }
+                PendingItem::Mutation(Mutation::Received(ids)) => match batch.mutations.last_mut() {
+                    Some(Mutation::Received(earlier)) => earlier.extend(ids),
+                    _ => batch.mutations.push(Mutation::Received(ids)),
+                },
+                PendingItem::Mutation(mutation) => batch.mutations.push(mutation),
+                PendingItem::AfterCommit(action) => batch.actions.push(action),
             }
-            PendingItem::Mutation(mutation) => {
-                if let (Mutation::Received(ids), Some(Mutation::Received(earlier))) =
-                    (mutation, mutations.last_mut())
-                {
-                    earlier.extend(ids);
-                    continue;
-                }
-                match mutation {
-                    Mutation::Create(session) => runs.remove(&session.id),
-                    Mutation::Append { session, .. }
-                    | Mutation::Update { session, .. }
-                    | Mutation::Release { session, .. }
-                    | Mutation::Delete(session) => runs.remove(session),
-                    Mutation::Send(_) | Mutation::Received(_) => None,
-                };
-                mutations.push(mutation.clone());
-            }
-            PendingItem::AfterCommit(_) => {}
         }
+        batch
     }
-    mutations
 }
 
 /// Returns the generation in which each session is changed.
@@ -495,7 +516,7 @@ impl Subscription {
         Ok(())
     }
 
-    /// Returns the events after the cursor, if memory has all of them.
+    /// Returns the next events after the cursor, if memory has all of them.
     fn recent(&mut self) -> Option<Vec<Event>> {
         let state = self.log.lock();
         let log = state.sessions.get(&self.session)?;
@@ -506,13 +527,19 @@ impl Subscription {
             None if self.log.store.shared().is_some() => return None,
             None => {}
         }
-        let first = log.tail.front()?;
         let next = self.cursor.saturating_add(1);
-        if first.seq > next {
+        if log.tail.front()?.first()?.seq > next {
             return None;
         }
-        let skipped = usize::try_from(next - first.seq).unwrap_or(usize::MAX);
-        Some(log.tail.iter().skip(skipped).cloned().collect())
+        let start = log.tail.partition_point(|run| run.last().is_some_and(|event| event.seq < next));
+        let events = log.tail.range(start..).flat_map(|run| run.iter()).skip_while(|event| event.seq < next);
+        let mut bytes = 0;
+        let page = events.take_while(|event| {
+            let is_room = bytes < PAGE_BYTES;
+            bytes += event.body.len();
+            is_room
+        });
+        Some(page.cloned().collect())
     }
 }
 

@@ -4,6 +4,7 @@
 //! client is sent only what is committed: after a crash no client has seen what the store does not have.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use bowline_text::time::Timestamp;
 use futures_util::future::BoxFuture;
@@ -156,7 +157,7 @@ pub enum Mutation {
         /// The generation in which this server acquired it.
         generation: u64,
         /// The events.
-        events: Vec<Event>,
+        events: Arc<[Event]>,
     },
     /// Changes a session's row.
     Update {
@@ -180,6 +181,21 @@ pub enum Mutation {
     Send(Box<ServerMessage>),
     /// Removes messages from other servers that were handled, by their ids.
     Received(Vec<i64>),
+}
+
+impl Mutation {
+    /// Returns the session that it changes.
+    #[must_use]
+    pub fn session(&self) -> Option<&SessionId> {
+        match self {
+            Self::Create(session) => Some(&session.id),
+            Self::Append { session, .. }
+            | Self::Update { session, .. }
+            | Self::Release { session, .. }
+            | Self::Delete(session) => Some(session),
+            Self::Send(_) | Self::Received(_) => None,
+        }
+    }
 }
 
 /// A session that a server has acquired.

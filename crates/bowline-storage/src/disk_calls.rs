@@ -28,6 +28,8 @@ pub enum DiskCall {
     SetAttribute,
     /// A file's bytes are made durable.
     Sync,
+    /// The bytes of all files of a file system are made durable.
+    SyncFileSystem,
     /// Two names are exchanged.
     Exchange,
     /// A file is renamed.

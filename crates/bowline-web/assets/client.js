@@ -3,7 +3,7 @@
 import { computed, effect, signal } from "./lib.js";
 import { CONNECTION_LOST, Connection, RpcError } from "./acp.js";
 import { addNote, addPrompt, applySetup, applyUpdate, createState, endTurn, hasPrompt, settings } from "./store.js";
-import { findSession, patchSession, refreshOverview, sessions as summaries } from "./overview-store.js";
+import { findSession, patchSession, prepared, refreshOverview, sessions as summaries } from "./overview-store.js";
 import { knownSettings } from "./preferences.js";
 
 /** @typedef {import("./types.js").Json} Json */
@@ -146,8 +146,8 @@ export function openSession(id) {
   return session;
 }
 
-/** Creates a session, applies settings to it, and returns its id. @param {string} cwd @param {Record<string, string|boolean>} chosen */
-export async function createSession(cwd, chosen) {
+/** Opens a session of the agent, whose settings are then known. @param {string} cwd */
+async function newSession(cwd) {
   creating += 1;
   /** @type {LiveSession} */
   let session;
@@ -164,6 +164,12 @@ export async function createSession(cwd, chosen) {
   }
   session.status.value = "ready";
   session.touch();
+  knownSettings.value = settings(session.state);
+  return session;
+}
+
+/** @param {LiveSession} session @param {Record<string, string|boolean>} chosen */
+async function startSession(session, chosen) {
   for (const setting of settings(session.state)) {
     const value = chosen[setting.id];
     if (value !== undefined && value !== setting.current) await session.set(setting, value);
@@ -171,6 +177,42 @@ export async function createSession(cwd, chosen) {
   knownSettings.value = settings(session.state);
   refreshOverview();
   return session.id;
+}
+
+/**
+ * A session that is opened before a person has chosen its settings: only an open session tells which there are. It is
+ * started in the end, or deleted.
+ */
+export class PreparedSession {
+  /** @param {string} cwd */
+  constructor(cwd) {
+    this.cwd = cwd;
+    this.opening = newSession(cwd).then((session) => {
+      prepared.value = session.id;
+      return session;
+    });
+    // An error is told when the session is started.
+    this.opening.catch(() => undefined);
+  }
+
+  /** Applies settings, and returns the session's id. @param {Record<string, string|boolean>} chosen */
+  async start(chosen) {
+    const session = await this.opening;
+    prepared.value = null;
+    return startSession(session, chosen);
+  }
+
+  async discard() {
+    const session = await this.opening.catch(() => null);
+    if (!session) return;
+    await deleteSession(session.id).catch(() => undefined);
+    if (prepared.value === session.id) prepared.value = null;
+  }
+}
+
+/** Creates a session, applies settings to it, and returns its id. @param {string} cwd @param {Record<string, string|boolean>} chosen */
+export async function createSession(cwd, chosen) {
+  return startSession(await newSession(cwd), chosen);
 }
 
 /** @param {string} id */

@@ -65,6 +65,12 @@ export function relativePath(path, directory) {
   return path.startsWith(base) ? path.slice(base.length) : path;
 }
 
+/** Returns a text in which paths below a directory are relative to it. @param {string} text @param {string} directory */
+export function withRelativePaths(text, directory) {
+  if (!directory || directory === "/") return text;
+  return text.split(directory.endsWith("/") ? directory : `${directory}/`).join("");
+}
+
 /** @param {string} path */
 export function baseName(path) {
   return path.replace(/\/+$/, "").split("/").pop() || path;

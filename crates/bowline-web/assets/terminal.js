@@ -4,17 +4,12 @@
 // clipboard (OSC 52), notifications and titles. Nothing is ever typed into it.
 
 import { html, useEffect, useRef, useState } from "./lib.js";
-import { get, sessionPath } from "./api.js";
-import { appendOutput } from "./store.js";
 import { plainOutput } from "./format.js";
 
 /** @typedef {import("./types.js").TerminalOutput} TerminalOutput */
 
 /** The most rows of the screen. */
 const MAX_ROWS = 24;
-
-/** The pause between two requests for a running command's output, in milliseconds. */
-const POLL_PAUSE = 1000;
 
 /** The OSC sequences that are dropped: titles, directories, links, notifications, the clipboard, images. */
 const DROPPED_OSC = [0, 1, 2, 7, 8, 9, 52, 99, 133, 633, 777, 1337];
@@ -151,37 +146,4 @@ function ExitNote({ exit }) {
   if (!exit) return html`<p class="exit running">Running</p>`;
   if (exit.signal) return html`<p class="exit failed">Ended by ${exit.signal}</p>`;
   return html`<p class=${exit.exitCode ? "exit failed" : "exit"}>Exit code ${exit.exitCode ?? "unknown"}</p>`;
-}
-
-/** A terminal of the server, whose output is asked for. @param {{session: string, id: string, isAlone: boolean}} props */
-export function ServerTerminal({ session, id, isAlone }) {
-  const output = useRef(/** @type {TerminalOutput} */ ({ text: "", dropped: 0, exit: null }));
-  const [state, setState] = useState({ length: 0, isGone: false });
-  useEffect(() => {
-    let after = 0;
-    let isGone = false;
-    /** @type {ReturnType<typeof setTimeout>|undefined} */
-    let timer;
-    const poll = async () => {
-      try {
-        const answer = await get(sessionPath(session, `terminals/${encodeURIComponent(id)}`), { after });
-        if (isGone) return;
-        after = answer.next;
-        appendOutput(output.current, answer.text);
-        output.current.exit = answer.exit;
-        setState({ length: output.current.dropped + output.current.text.length + (answer.exit ? 0.5 : 0), isGone: false });
-        if (!answer.exit) timer = setTimeout(poll, POLL_PAUSE);
-      } catch {
-        setState((old) => ({ ...old, isGone: true }));
-      }
-    };
-    void poll();
-    return () => {
-      isGone = true;
-      clearTimeout(timer);
-    };
-  }, [session, id]);
-  // An agent repeats the output as text once the command has ended.
-  if (state.isGone && state.length === 0) return isAlone ? html`<p class="muted">The output is shown when the command has ended.</p>` : null;
-  return html`<${TerminalView} output=${output.current} length=${state.length} label="Command output" />`;
 }

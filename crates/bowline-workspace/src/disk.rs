@@ -5,6 +5,7 @@
 //!
 //! Files are not memory-mapped: truncating a mapped file during a read would kill the process.
 
+pub(crate) mod bulk_sync;
 pub(crate) mod content_scan;
 pub(crate) mod displaced_files;
 pub(crate) mod replace;

@@ -29,8 +29,7 @@ mod walk;
 pub(crate) use handles::{FileLocation, SpecialFile};
 use kernel::DiskWait;
 pub(crate) use kernel::is_system_file_system;
-use repository::GitRepository;
-pub(crate) use repository::find_git_objects;
+pub(crate) use repository::{GitRepositories, find_git_objects};
 
 /// A directory that a session may work in.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -363,15 +362,28 @@ impl Roots {
     /// # Errors
     /// Returns why it was not admitted; the error names only the requested path.
     pub fn admit(&self, path: &str, access: Access) -> Result<AdmittedPath, AdmitError> {
+        // Read each time: the user may create a repository, or change its configuration, at any time.
+        self.admit_with(path, access, &GitRepositories::default())
+    }
+
+    /// As [`Roots::admit`], for many paths at once: the repositories are read for the first one only.
+    pub(crate) fn admit_with(
+        &self,
+        path: &str,
+        access: Access,
+        repositories: &GitRepositories,
+    ) -> Result<AdmittedPath, AdmitError> {
         let path = LexicalPath::parse(path).map_err(AdmissionError::from)?;
         let by_text = self.admit_text(&path, access)?;
         for _ in 0..MAX_RESOLVE_ATTEMPTS {
             return match self.resolve(&path) {
                 Ok(ResolveOutcome::Existing(found, canonical)) => {
-                    self.admit_resolved(&path, by_text.protection(), access, canonical, Some(found))
+                    let names = (by_text.protection(), canonical);
+                    self.admit_resolved(&path, access, names, Some(found), repositories)
                 }
                 Ok(ResolveOutcome::Missing(canonical)) => {
-                    self.admit_resolved(&path, by_text.protection(), access, canonical, None)
+                    let names = (by_text.protection(), canonical);
+                    self.admit_resolved(&path, access, names, None, repositories)
                 }
                 Err(ResolveError::Raced) => continue,
                 Err(lost) => Err(self.explain_resolve_error(&path, lost)),
@@ -390,7 +402,8 @@ impl Roots {
         let (root, rest) = self.innermost_root(&path)?;
         match kernel::resolve(&self.open_roots[root], rest, DiskWait::Never)? {
             Ok(ResolveOutcome::Existing(found, canonical)) => {
-                self.admit_resolved(&path, by_text.protection(), Access::Read, canonical, Some(found)).ok()
+                let (names, repositories) = ((by_text.protection(), canonical), GitRepositories::default());
+                self.admit_resolved(&path, Access::Read, names, Some(found), &repositories).ok()
             }
             _ => None,
         }
@@ -427,10 +440,10 @@ impl Roots {
     fn admit_resolved(
         &self,
         path: &LexicalPath,
-        by_text: Option<Protection>,
         access: Access,
-        canonical: LexicalPath,
+        (by_text, canonical): (Option<Protection>, LexicalPath),
         found: Option<FileHandle>,
+        repositories: &GitRepositories,
     ) -> Result<AdmittedPath, AdmitError> {
         let asked = || path.requested().to_owned();
         let by_name = self.canonical.admit(&canonical, access).map_err(|refusal| match refusal {
@@ -459,9 +472,8 @@ impl Roots {
             return Err(AdmitError::SystemFileSystem(asked()));
         }
         let in_repository = || {
-            // Checked each time: the user may create a repository, or change its configuration, at any time.
-            let repository = |root: &OpenRoot| GitRepository::find(&root.directory, root.canonical.as_str());
-            let pointed = self.open_roots.iter().find_map(|root| repository(root).protection(&canonical));
+            let pointed = repositories.of(&self.open_roots).iter();
+            let pointed = pointed.filter_map(|repository| repository.protection(&canonical)).next();
             let changes = || {
                 let below = canonical.strip_root(&self.open_roots[root].canonical)?;
                 let changes = repository::changes_repository(&self.open_roots[root].directory, below);

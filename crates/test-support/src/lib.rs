@@ -6,6 +6,7 @@
 use std::time::Duration;
 
 pub mod agent_homes;
+pub mod background_runtime;
 pub mod certificate;
 pub mod complete_agent;
 pub mod contract;

@@ -8,7 +8,8 @@ use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::task::JoinHandle;
+
+use crate::background_runtime::BackgroundRuntime;
 
 mod replies;
 
@@ -47,12 +48,12 @@ impl ModelReply {
     }
 }
 
-/// The server. It ends when it is dropped.
+/// The server. It runs on a thread of its own, and ends when it is dropped.
 #[derive(Debug)]
 pub struct ModelServer {
     url: String,
     state: Arc<Mutex<State>>,
-    task: JoinHandle<()>,
+    _runtime: BackgroundRuntime,
 }
 
 #[derive(Debug)]
@@ -67,11 +68,12 @@ impl ModelServer {
     /// # Errors
     /// Fails if no port is available.
     pub async fn start(script: Vec<ModelReply>) -> Result<Self> {
-        let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
+        let runtime = BackgroundRuntime::start()?;
+        let listener = runtime.spawn(TcpListener::bind(("127.0.0.1", 0))).await??;
         let url = format!("http://{}", listener.local_addr()?);
         let state = Arc::new(Mutex::new(State { script: script.into(), requests: Vec::new() }));
         let shared_state = state.clone();
-        let task = tokio::spawn(async move {
+        runtime.spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
                 let shared_state = shared_state.clone();
                 tokio::spawn(async move {
@@ -85,7 +87,7 @@ impl ModelServer {
                 });
             }
         });
-        Ok(Self { url, state, task })
+        Ok(Self { url, state, _runtime: runtime })
     }
 
     /// Returns the server's URL.
@@ -134,12 +136,6 @@ impl ModelServer {
         let at_once = declared.filter(|tool| tool["defer_loading"] != true);
         let names = at_once.filter_map(|tool| tool["name"].as_str().or(tool["function"]["name"].as_str()));
         names.map(str::to_owned).collect()
-    }
-}
-
-impl Drop for ModelServer {
-    fn drop(&mut self) {
-        self.task.abort();
     }
 }
 

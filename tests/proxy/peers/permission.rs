@@ -15,7 +15,7 @@ async fn check(guest: McpAgent, expect: Expect) {
     let edit = json!({"path": scene.file_path("a.txt"), "edits": edits});
     let calls = [("read_text_file", json!({"path": scene.file_path("a.txt")})), ("edit_text_file", edit)];
     let Some(ready) = guest.prepare(&scene, &calls).await else { return };
-    let told = tokio::task::block_in_place(|| {
+    let told = {
         let mut command = scene.command(&["proxy", "--"]);
         command.args(&ready.command).envs(ready.variables.iter().cloned());
         let mut wire = EditorClient::start(command);
@@ -26,7 +26,7 @@ async fn check(guest: McpAgent, expect: Expect) {
         }
         wire.close();
         wire.output
-    });
+    };
     assert_eq!(scene.read_file("a.txt"), "one\n2\n", "{told:#?}");
     if guest == McpAgent::Claude {
         // The tools are not hidden behind a search.
@@ -39,7 +39,7 @@ async fn check(guest: McpAgent, expect: Expect) {
     expect.assert_eq(&scene.normalize(&titles));
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[tokio::test]
 async fn an_edit_by_claude_is_one_question() {
     check(
         McpAgent::Claude,
@@ -50,7 +50,7 @@ async fn an_edit_by_claude_is_one_question() {
     .await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[tokio::test]
 async fn an_edit_by_codex_is_one_question() {
     check(
         McpAgent::Codex,
@@ -61,7 +61,7 @@ async fn an_edit_by_codex_is_one_question() {
     .await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[tokio::test]
 async fn an_edit_by_opencode_is_one_question() {
     check(
         McpAgent::OpenCode,
@@ -72,7 +72,7 @@ async fn an_edit_by_opencode_is_one_question() {
     .await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[tokio::test]
 async fn an_edit_by_gemini_is_one_question() {
     check(
         McpAgent::Gemini,
@@ -83,7 +83,7 @@ async fn an_edit_by_gemini_is_one_question() {
     .await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[tokio::test]
 async fn fast_agent_requests_for_unannounced_calls_reach_the_user() {
     check(
         McpAgent::FastAgent,

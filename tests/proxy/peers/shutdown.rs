@@ -159,7 +159,7 @@ fn nothing_of_the_typescript_sdks_agent_stays() {
 }
 
 /// An injected tool asks the editor about an edit, and then one side ends.
-#[tokio::test(flavor = "multi_thread")]
+#[tokio::test]
 async fn an_edit_that_is_asked_about_is_not_done_when_one_goes() {
     let mut told = String::new();
     for who in [LeavingSide::Agent, LeavingSide::Editor, LeavingSide::Proxy] {
@@ -177,7 +177,7 @@ async fn an_edit_that_is_asked_about_is_not_done_when_one_goes() {
         let ours = stage.editor.receive_until(is_permission_request);
         let shown: &Value = &ours["params"]["toolCall"]["title"];
         told += &stage.scene.normalize(&format!("{shown} is asked about, {who:?} goes\n"));
-        let went = tokio::task::block_in_place(|| stage.end_side(who));
+        let went = stage.end_side(who);
         told += &went.replace(ours["id"].as_str().unwrap(), "$QUESTION");
         // No process is left that could still write it.
         assert_eq!(stage.scene.read_file("a.txt"), "one\ntwo\n");

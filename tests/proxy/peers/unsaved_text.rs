@@ -47,7 +47,7 @@ async fn check_with_host(guest: McpAgent) {
         let words = ["run", "--agent", &agent, "--approve", "all", "--open", &open, prompt];
         let mut command = scene.command(&words);
         command.envs(ready.variables.iter().cloned());
-        let output = tokio::task::block_in_place(|| scene.run_command(command, ""));
+        let output = scene.run_command(command, "");
         told += &scene.describe_output(&output);
     }
     assert!(told.contains("-not saved yet\n    +written by the agent"), "{told}");
@@ -75,7 +75,7 @@ async fn check_with_client(guest: McpAgent, approve: &str) {
         .args(proxied_command(&[], &ready.command));
     command.current_dir(scene.project()).env_clear().envs(ready.variables.iter().cloned());
     command.env("HOME", scene.home()).env("PATH", search_path());
-    let output = tokio::task::block_in_place(|| scene.run_command(command, ""));
+    let output = scene.run_command(command, "");
     let told = scene.describe_output(&output);
     assert!(told.ends_with("--- 0\n"), "{told}");
     if approve == "allow" {
@@ -115,63 +115,63 @@ fn agents_on_the_sdks_work_in_our_host() {
     }
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[tokio::test]
 async fn fast_agent_works_in_our_host() {
     check_with_host(McpAgent::FastAgent).await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[tokio::test]
 async fn fast_agent_works_in_a_client_on_the_typescript_sdk() {
     check_with_client(McpAgent::FastAgent, "allow").await;
     check_with_client(McpAgent::FastAgent, "reject").await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[tokio::test]
 async fn opencode_works_in_our_host() {
     check_with_host(McpAgent::OpenCode).await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[tokio::test]
 async fn opencode_works_in_a_client_on_the_typescript_sdk() {
     check_with_client(McpAgent::OpenCode, "allow").await;
     check_with_client(McpAgent::OpenCode, "reject").await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[tokio::test]
 async fn claude_works_in_our_host() {
     check_with_host(McpAgent::Claude).await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[tokio::test]
 async fn claude_works_in_a_client_on_the_typescript_sdk() {
     check_with_client(McpAgent::Claude, "allow").await;
     check_with_client(McpAgent::Claude, "reject").await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[tokio::test]
 async fn codex_works_in_our_host() {
     check_with_host(McpAgent::Codex).await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[tokio::test]
 async fn codex_works_in_a_client_on_the_typescript_sdk() {
     check_with_client(McpAgent::Codex, "allow").await;
     check_with_client(McpAgent::Codex, "reject").await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[tokio::test]
 async fn gemini_works_in_our_host() {
     check_with_host(McpAgent::Gemini).await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[tokio::test]
 async fn gemini_works_in_a_client_on_the_typescript_sdk() {
     check_with_client(McpAgent::Gemini, "allow").await;
     check_with_client(McpAgent::Gemini, "reject").await;
 }
 
 /// Its own tool reads the file before it creates it, and would give up at the editor's error.
-#[tokio::test(flavor = "multi_thread")]
+#[tokio::test]
 async fn gemini_creates_a_file_by_its_own_tool() {
     let command = PublishedAgent::Gemini.command(&workspace_root());
     if !is_available(PublishedAgent::Gemini.name(), &command) {
@@ -184,7 +184,7 @@ async fn gemini_creates_a_file_by_its_own_tool() {
             .await
             .unwrap();
         let variables = agent_homes::prepare_gemini(&scene.home(), model.url()).unwrap();
-        let told = tokio::task::block_in_place(|| {
+        let told = {
             let mut proxy = scene.command(&["proxy", "--"]);
             proxy.args(&command).envs(variables).env("BOWLINE_NO_QUIRKS", off);
             let mut wire = EditorClient::start(proxy);
@@ -193,7 +193,7 @@ async fn gemini_creates_a_file_by_its_own_tool() {
             wire.receive_until(|message| message["id"] == 2 && message.get("method").is_none());
             wire.close();
             wire.output
-        });
+        };
         assert_eq!(scene.has_file("new.txt"), is_created, "{told:#?}");
         assert!(!is_created || scene.read_file("new.txt") == "new\n", "{told:#?}");
     }

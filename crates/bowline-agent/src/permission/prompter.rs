@@ -7,11 +7,11 @@ use bowline_access::approvals::{Approver, BoxFuture};
 use bowline_policy::operation::{OperationKind, OperationTarget};
 use bowline_policy::policy::{RuleMatcher, RuleSuggestion};
 use bowline_policy::question::{AnswerChoice, AnswerLifetime, Question, QuestionAnswer, QuestionReply};
-use bowline_protocol::permission::{PermissionBroker, PermissionRequestDetails, PermissionVerdict};
-use bowline_protocol::rpc_error;
-use bowline_protocol::schema::v1::{
-    ErrorCode, PermissionOption, PermissionOptionKind, RequestPermissionResponse, SessionId,
+use bowline_protocol::permission::{
+    PermissionBroker, PermissionRequestDetails, PermissionVerdict, rejection_reason,
 };
+use bowline_protocol::rpc_error;
+use bowline_protocol::schema::v1::{ErrorCode, PermissionOption, PermissionOptionKind, SessionId};
 use bowline_protocol::terminal::Invocation;
 use bowline_text::display;
 use bowline_wire::CallError;
@@ -20,11 +20,12 @@ use crate::agent_options::LogSink;
 use crate::reporter::Reporter;
 use crate::runtime::SessionRuntime;
 
-/// The longest user's reason passed to the model, in bytes.
-const MAX_REASON_BYTES: usize = 2000;
-
 /// The longest name of an option, in bytes.
 const MAX_OPTION_NAME_BYTES: usize = 300;
+
+/// The longest command that is repeated in an option. The call shows every command in full, and the options have to leave
+/// room for it.
+const MAX_COMMAND_BYTES: usize = 60;
 
 /// The longest description of an option's coverage. Where that is too short there is no option, so that none covers
 /// more than it says.
@@ -179,8 +180,8 @@ struct OfferedOption {
     is_for_session: bool,
 }
 
-/// Returns the user's options: once and always, each named by its coverage. There is at most one option of each kind,
-/// the narrowest: some editors show only the last one of a kind.
+/// Returns the user's options: once, in this session and always, each named by its coverage, which is the narrowest.
+/// Some editors show only the last one of a kind, which is "always".
 fn offered_options(question: &Question, cwd: &str) -> Vec<OfferedOption> {
     use PermissionOptionKind::{AllowAlways, AllowOnce, RejectAlways, RejectOnce};
     let offer = |id: &'static str, name: &str, kind| OfferedOption {
@@ -194,8 +195,8 @@ fn offered_options(question: &Question, cwd: &str) -> Vec<OfferedOption> {
         scope: Vec::new(),
         is_for_session: false,
     };
-    let lasting = |offer: OfferedOption, scope: &RuleSuggestion| OfferedOption {
-        keep: AnswerLifetime::Project,
+    let lasting = |offer: OfferedOption, keep, scope: &RuleSuggestion| OfferedOption {
+        keep,
         scope: vec![scope.clone()],
         ..offer
     };
@@ -212,8 +213,10 @@ fn offered_options(question: &Question, cwd: &str) -> Vec<OfferedOption> {
         .filter(|_| question.items.len() == 1)
         .and_then(|suggestion| Some((suggestion, describe_coverage(suggestion, kind, cwd)?)));
     if let Some((narrow, coverage)) = &narrow {
+        let name = format!("Allow {coverage}, in this session");
+        offers.push(lasting(offer("allow_session", &name, AllowAlways), AnswerLifetime::Session, narrow));
         let name = format!("Always allow {coverage}");
-        offers.push(lasting(offer("allow_always", &name, AllowAlways), narrow));
+        offers.push(lasting(offer("allow_always", &name, AllowAlways), AnswerLifetime::Project, narrow));
     } else if let Some(text) = description {
         let name = format!("Allow in this session, with any arguments: {text}");
         offers.push(OfferedOption { is_for_session: true, ..offer("allow_session", &name, AllowAlways) });
@@ -221,7 +224,7 @@ fn offered_options(question: &Question, cwd: &str) -> Vec<OfferedOption> {
     offers.push(offer("reject_once", "Reject", RejectOnce));
     if let Some((narrow, coverage)) = &narrow {
         let name = format!("Always reject {coverage}");
-        offers.push(lasting(offer("reject_always", &name, RejectAlways), narrow));
+        offers.push(lasting(offer("reject_always", &name, RejectAlways), AnswerLifetime::Project, narrow));
     } else if let Some(text) = description {
         let name = format!("Reject in this session, with any arguments: {text}");
         offers.push(OfferedOption { is_for_session: true, ..offer("reject_session", &name, RejectAlways) });
@@ -238,9 +241,9 @@ fn describe_coverage(suggestion: &RuleSuggestion, kind: OperationKind, cwd: &str
     // A rule for a command does not restrict its directory.
     let anywhere = "in any directory of the project";
     Some(match &suggestion.matcher {
-        // The call shows the command in full.
         RuleMatcher::Exact(invocation) => {
-            match escape_short(&bowline_protocol::terminal::format_invocation(invocation)) {
+            let line = escape_short(&bowline_protocol::terminal::format_invocation(invocation));
+            match line.filter(|line| line.len() <= MAX_COMMAND_BYTES) {
                 Some(line) => format!("exactly `{line}` {anywhere}"),
                 None => format!("exactly this command {anywhere}"),
             }
@@ -288,11 +291,4 @@ fn describe_ask_error(error: &CallError) -> String {
         CallError::Closed => "the connection to the editor is closed".to_owned(),
         error => format!("the editor could not ask its user: {error}"),
     }
-}
-
-/// Returns the user's reason for a rejection, if the client sends one in `_meta`: the protocol has no field for it.
-fn rejection_reason(response: &RequestPermissionResponse) -> Option<String> {
-    let reason = response.meta.as_ref()?.get("bowline")?.get("reason")?.as_str()?;
-    let reason = reason.strip_prefix("the user said no").unwrap_or(reason).trim_start_matches(':').trim();
-    (!reason.is_empty()).then(|| display::escape_line(reason, MAX_REASON_BYTES))
 }

@@ -155,6 +155,7 @@ async fn the_editors_extension_is_used_where_it_is_offered() {
             < session/request_permission turn1_3 "Append to a"
                 diff $ROOT/a "1\ntwo" -> "1\ntwo\nthree\n"
                 allow_once: Allow once
+                allow_session: Allow edits of the file a, in this session
                 allow_always: Always allow edits of the file a
                 reject_once: Reject
                 reject_always: Always reject edits of the file a
@@ -206,25 +207,26 @@ async fn the_editors_extension_is_used_where_it_is_offered() {
     check(
         &fixture.call_and_log("delete_file", json!({ "path": "b" })).await,
         expect![[r#"
-        > tool_call turn1_6 "Delete b" Delete Pending @$ROOT/b
-            input {"path":"$ROOT/b","recursive":false}
-        < _bowline/fs/batch read $ROOT/b
-        > update turn1_6
-            diff $ROOT/b "1\ntwo\nthree\n" -> ""
-        < session/request_permission turn1_6 "Delete b"
-            diff $ROOT/b "1\ntwo\nthree\n" -> ""
-            text "Careful: deletes $ROOT/b"
-            allow_once: Allow once
-            allow_always: Always allow deleting the file b
-            reject_once: Reject
-            reject_always: Always reject deleting the file b
-        < _bowline/fs/batch read $ROOT/b
-        > update turn1_6 InProgress
-        < _bowline/fs/batch remove $ROOT/b
-        > update turn1_6 Completed
-            output {"servedBy":"client","operations":1}
-        = Deleted b, through the editor.
-    "#]],
+            > tool_call turn1_6 "Delete b" Delete Pending @$ROOT/b
+                input {"path":"$ROOT/b","recursive":false}
+            < _bowline/fs/batch read $ROOT/b
+            > update turn1_6
+                diff $ROOT/b "1\ntwo\nthree\n" -> ""
+            < session/request_permission turn1_6 "Delete b"
+                diff $ROOT/b "1\ntwo\nthree\n" -> ""
+                text "Careful: deletes $ROOT/b"
+                allow_once: Allow once
+                allow_session: Allow deleting the file b, in this session
+                allow_always: Always allow deleting the file b
+                reject_once: Reject
+                reject_always: Always reject deleting the file b
+            < _bowline/fs/batch read $ROOT/b
+            > update turn1_6 InProgress
+            < _bowline/fs/batch remove $ROOT/b
+            > update turn1_6 Completed
+                output {"servedBy":"client","operations":1}
+            = Deleted b, through the editor.
+        "#]],
     );
     check(
         &fixture.toolbox.runtime().describe().join("\n"),

@@ -90,6 +90,7 @@ async fn a_linked_secret_is_asked_about_like_a_call() {
         < session/request_permission turn1_1 "Read .env"
             text "Careful: holds secrets ($ROOT/.env)"
             allow_once: Allow once
+            allow_session: Allow reading the file .env, in this session
             allow_always: Always allow reading the file .env
             reject_once: Reject
             reject_always: Always reject reading the file .env
@@ -109,6 +110,7 @@ async fn a_linked_secret_is_asked_about_like_a_call() {
         < session/request_permission turn2_1 "Read .env"
             text "Careful: holds secrets ($ROOT/.env)"
             allow_once: Allow once
+            allow_session: Allow reading the file .env, in this session
             allow_always: Always allow reading the file .env
             reject_once: Reject
             reject_always: Always reject reading the file .env
@@ -131,6 +133,7 @@ async fn a_linked_secret_is_asked_about_like_a_call() {
         < session/request_permission turn4_1 "Read .env"
             text "Careful: holds secrets ($ROOT/.env)"
             allow_once: Allow once
+            allow_session: Allow reading the file .env, in this session
             allow_always: Always allow reading the file .env
             reject_once: Reject
             reject_always: Always reject reading the file .env

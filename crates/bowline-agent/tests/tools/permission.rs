@@ -42,6 +42,7 @@ async fn a_write_is_shown_asked_about_and_done() {
             < session/request_permission turn1_1 "Write src/a.rs"
                 diff $ROOT/src/a.rs "old\n" -> "new\n"
                 allow_once: Allow once
+                allow_session: Allow edits of the file src/a.rs, in this session
                 allow_always: Always allow edits of the file src/a.rs
                 reject_once: Reject
                 reject_always: Always reject edits of the file src/a.rs
@@ -80,6 +81,7 @@ async fn a_no_reaches_the_model_with_its_reason() {
             < session/request_permission turn1_1 "Write src/a.rs"
                 diff $ROOT/src/a.rs "old\n" -> "new\n"
                 allow_once: Allow once
+                allow_session: Allow edits of the file src/a.rs, in this session
                 allow_always: Always allow edits of the file src/a.rs
                 reject_once: Reject
                 reject_always: Always reject edits of the file src/a.rs
@@ -166,9 +168,20 @@ async fn a_call_that_is_dropped_withdraws_its_question() {
 }
 
 #[tokio::test]
+async fn an_answer_for_the_session_is_not_written_down() {
+    let fixture = open_asking().await;
+    fixture.editor.queue_answer(UserAnswer::OptionId("allow_session"));
+    for text in ["one\n", "two\n"] {
+        fixture.call_tool("write_text_file", json!({ "path": "c", "content": text })).await;
+    }
+    assert_eq!(fixture.document("c"), "two\n");
+    assert_eq!(fixture.read_rules(), "");
+}
+
+#[tokio::test]
 async fn always_is_remembered_in_the_users_own_file() {
     let fixture = open_asking().await;
-    fixture.editor.queue_answer(UserAnswer::OptionKind(AllowAlways));
+    fixture.editor.queue_answer(UserAnswer::OptionId("allow_always"));
     fixture.call_tool("write_text_file", write_input("one\n")).await;
     // The user is not asked again for this file, but for another.
     check(

@@ -57,7 +57,7 @@ impl Approver for PermissionForwarder {
                 is_open: true,
             };
             let reply = match caller.call(&question.permission_request(session.clone())).await {
-                Ok(response) => QuestionReply::from_editor_outcome(&response.outcome),
+                Ok(response) => question.reply_from_editor(&response),
                 // The agent that the question was asked for is gone.
                 Err(CallError::ErrorResponse(error)) if error.code == ErrorCode::RequestCancelled => {
                     QuestionReply::NoUser

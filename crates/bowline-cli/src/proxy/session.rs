@@ -12,10 +12,12 @@ use bowline_protocol::accumulator::ToolCallView;
 use bowline_protocol::diagnostics::Diagnostic;
 use bowline_protocol::file_extension::CHANGED_METHOD;
 use bowline_protocol::rpc_error::RpcError;
-use bowline_protocol::schema::v1::{Error, PermissionOption, RequestPermissionOutcome, ToolCallId};
+use bowline_protocol::schema::v1::{
+    Error, PermissionOption, RequestPermissionOutcome, TerminalId, ToolCallId,
+};
 use bowline_proxy::{
-    AgentUpdateSender, BoxFuture, EditorWriteRequest, EngineSession, JournalledWrite, PermissionRuling,
-    RedoChange, RelayedOperation,
+    AgentUpdateSender, BoxFuture, EditorWriteRequest, EngineSession, FollowedTerminal, JournalledWrite,
+    PermissionRuling, RedoChange, RelayedOperation,
 };
 use bowline_text::lines::LineWindow;
 use bowline_text::merge::MergeConflict;
@@ -317,6 +319,16 @@ impl EngineSession for LocalEngineSession {
                 notify_changes(&news);
             }
             result
+        })
+    }
+
+    fn follow_terminal(&self, id: TerminalId) -> BoxFuture<'static, Option<FollowedTerminal>> {
+        let session = self.session.clone();
+        Box::pin(async move {
+            let terminals = session.terminals();
+            let output = terminals.subscribe(&id).await.ok()?;
+            let exit = terminals.wait_detached(&id);
+            Some(FollowedTerminal { output, exit: Box::pin(async { exit.await.ok() }) })
         })
     }
 

@@ -1,7 +1,8 @@
 //! Rules in front of the editor (`--policy`): for permission requests, and for file and terminal requests of the agent.
 //!
 //! A permission request is judged for everything it names. If the rules leave it open, the editor's user decides, and a
-//! yes becomes a grant for exactly that request. Reads, writes and commands that the agent requests from the editor are
+//! yes becomes a grant for exactly that request. That also holds without `--policy` where the proxy serves files or
+//! terminals (`--host`), so that the user is not asked again when the agent does what was approved. Reads, writes and commands that the agent requests from the editor are
 //! judged as well, in the canonical form in which they are forwarded. Requests that the rules cannot evaluate are
 //! refused: unreadable params, a session that is not open, a method or name that only resembles a known one.
 
@@ -11,16 +12,20 @@ use std::task::{Context, Waker};
 use bowline_protocol::relay::{FileRead, Method, is_lookalike_member};
 use bowline_protocol::rpc_error::RpcError;
 use bowline_protocol::schema::v1::{
-    CreateTerminalRequest, Error, RequestPermissionOutcome, RequestPermissionRequest,
-    RequestPermissionResponse, SessionId, ToolCallId, WriteTextFileRequest,
+    CreateTerminalRequest, Error, RequestPermissionRequest, RequestPermissionResponse, SessionId, ToolCallId,
+    WriteTextFileRequest,
 };
+use bowline_wire::message::canonical::canonicalize;
 use bowline_workspace::terminals::CommandRequest;
 use bytes::Bytes;
 use serde::de::IgnoredAny;
 use serde_json::json;
 use serde_json::value::to_raw_value;
 
-use super::{EngineInterceptor, MAX_READ_PATHS, MAX_SESSIONS, parse_params, policy_unavailable};
+use super::{
+    EditorCapabilities, EngineInterceptor, MAX_READ_PATHS, MAX_SESSIONS, parse_params, parse_result,
+    policy_unavailable,
+};
 use crate::engine::{PermissionRuling, RelayedOperation};
 use crate::interceptor::{BoxFuture, Disposition, InterceptDecision, InterceptedMessage, MessageOrder};
 
@@ -31,7 +36,12 @@ impl EngineInterceptor {
         id: &SessionId,
         message: &InterceptedMessage<'_>,
     ) -> Option<InterceptDecision> {
-        let session = self.sessions.get(id).filter(|_| self.options.enforce_policy)?;
+        let session = self.sessions.get(id).filter(|_| self.judges_permissions())?;
+        // Without `--policy` lines are forwarded as they are: the editor may read an ambiguous one otherwise, and its
+        // user's yes would then grant something that was not shown.
+        if !self.options.enforce_policy && canonicalize(message.line).is_none() {
+            return None;
+        }
         let request: RequestPermissionRequest = parse_params(message.line)?;
         let call = session.context.attribution().describe_call(&request.tool_call);
         let context = session.context.clone();
@@ -57,20 +67,33 @@ impl EngineInterceptor {
         ))
     }
 
-    /// Records the answer of the editor's user.
+    /// Returns whether permission requests are judged: rules apply to all requests, or the proxy serves some itself.
+    fn judges_permissions(&self) -> bool {
+        let EditorCapabilities { can_read, can_write, has_terminals, .. } = self.editor_capabilities;
+        let is_host = self.options.serve_as_host && !(can_read && can_write && has_terminals);
+        self.options.enforce_policy || is_host
+    }
+
+    /// Records the answer of the editor's user before the agent sees it and acts on it.
     pub(super) fn record_permission_outcome(
-        &self,
+        &mut self,
         id: &SessionId,
         call: &ToolCallId,
-        outcome: RequestPermissionOutcome,
-    ) {
-        let Some(session) = self.sessions.get(id).filter(|_| self.options.enforce_policy) else { return };
+        message: &InterceptedMessage<'_>,
+    ) -> Option<InterceptDecision> {
+        let session = self.sessions.get(id).filter(|_| self.judges_permissions())?;
+        let response: RequestPermissionResponse = parse_result(message.line)?;
         let (context, call) = (session.context.clone(), call.clone());
-        tokio::spawn(async move {
-            if let Some(engine) = context.engine().await {
-                engine.record_permission_outcome(call, outcome).await;
-            }
-        });
+        let next = self.next_disposition(message);
+        Some(InterceptDecision::Later(
+            MessageOrder::Keep,
+            Box::pin(async move {
+                if let Some(engine) = context.engine().await {
+                    engine.record_permission_outcome(call, response.outcome).await;
+                }
+                next.await
+            }),
+        ))
     }
 
     /// Withdraws the pending questions of a cancelled turn.

@@ -10,8 +10,8 @@ use bowline_protocol::accumulator::ToolCallView;
 use bowline_protocol::diagnostics::Diagnostic;
 use bowline_protocol::relay::SessionOpening as Asked;
 use bowline_protocol::schema::v1::{
-    Error, PermissionOption, PermissionOptionKind, RequestPermissionOutcome, SelectedPermissionOutcome,
-    ToolCallId,
+    Error, PermissionOption, PermissionOptionKind, RequestPermissionOutcome, RequestPermissionResponse,
+    SelectedPermissionOutcome, ToolCallId,
 };
 use bowline_workspace::list::{ListOptions, Listing};
 use bowline_workspace::search::{SearchQuery, SearchResult};
@@ -21,7 +21,9 @@ use serde_json::{Value, json};
 use test_support::wait::wait_until_async;
 
 use super::*;
-use crate::engine::{EditorWriteRequest, JournalledWrite, PermissionRuling, RedoChange, RelayedOperation};
+use crate::engine::{
+    EditorWriteRequest, FollowedTerminal, JournalledWrite, PermissionRuling, RedoChange, RelayedOperation,
+};
 use crate::interceptor::{BoxFuture, InterceptorChain};
 use crate::proxy::tests::{EchoService, TestPeer, peer_pair};
 use crate::proxy::{PeerStreams, Proxy, ProxyOptions};
@@ -191,6 +193,10 @@ impl EngineSession for TestEngine {
         let is_missing = params.get().contains("/w/missing");
         let missing = RpcError::ResourceNotFound { uri: Some("/w/missing".to_owned()) };
         Box::pin(async move { if is_missing { Err(missing.into()) } else { Ok(answer) } })
+    }
+
+    fn follow_terminal(&self, _: TerminalId) -> BoxFuture<'static, Option<FollowedTerminal>> {
+        Box::pin(std::future::ready(None))
     }
 
     fn watch(
@@ -1119,4 +1125,39 @@ async fn the_file_extension_is_served_where_the_editor_has_no_files() {
     let mut harness = start_harness(options, r#"{"fs":{"readTextFile":true}}"#).await;
     assert!(!harness.received_initialize.contains("bowline"), "{}", harness.received_initialize);
     harness.expect_forwarded(read).await;
+}
+
+#[tokio::test]
+async fn a_host_learns_what_the_user_approves_before_the_agent_does() {
+    let options = EngineInterceptorOptions { serve_as_host: true, ..EngineInterceptorOptions::default() };
+    let request = |number: u32, call: &str| {
+        let offered = r#"[{"optionId":"y","name":"Yes","kind":"allow_once"},{"optionId":"n","name":"No","kind":"reject_once"}]"#;
+        format!(
+            r#"{{"jsonrpc":"2.0","id":{number},"method":"session/request_permission","params":{{"sessionId":"s","toolCall":{call},"options":{offered}}}}}"#
+        )
+    };
+    let answer = |number: u32| {
+        format!(
+            r#"{{"jsonrpc":"2.0","id":{number},"result":{{"outcome":{{"outcome":"selected","optionId":"y"}}}}}}"#
+        )
+    };
+    let mut harness = start_harness(options, "{}").await;
+    harness.expect_forwarded(&request(20, r#"{"toolCallId":"shown","title":"asked"}"#)).await;
+    harness.editor.send(&answer(20)).await;
+    assert_eq!(harness.agent.receive().await, answer(20));
+    assert_eq!(
+        harness.engine.0.events.lock().unwrap().join("\n"),
+        r#"shown {"outcome":"selected","optionId":"y"}"#
+    );
+    // What an editor can read in two ways grants nothing.
+    harness.expect_forwarded(&request(21, r#"{"toolCallId":"a","toolCallId":"b","title":"asked"}"#)).await;
+    harness.editor.send(&answer(21)).await;
+    assert_eq!(harness.agent.receive().await, answer(21));
+    // The rules of a host answer what they decide.
+    harness.agent.send(&request(22, r#"{"toolCallId":"ruled","title":"denied"}"#)).await;
+    expect![[r#"{"jsonrpc":"2.0","id":22,"result":{"outcome":{"outcome":"selected","optionId":"n"},"_meta":{"bowline":{"by":"proxy"}}}}"#]].assert_eq(&harness.agent.receive().await);
+    assert_eq!(harness.engine.0.events.lock().unwrap().len(), 1);
+    // An editor that serves all of it knows what it allowed.
+    let mut harness = start_harness(options, ALL_CAPABILITIES).await;
+    harness.expect_forwarded(&request(20, r#"{"toolCallId":"shown","title":"denied"}"#)).await;
 }

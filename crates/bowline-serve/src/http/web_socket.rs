@@ -1,5 +1,6 @@
 //! A WebSocket: everything of one connection, one message for each text frame.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -9,7 +10,7 @@ use axum::response::Response;
 use bowline_protocol::remote::CONNECTION_HEADER;
 use bytes::Bytes;
 use futures_util::stream::{SplitSink, SplitStream};
-use futures_util::{SinkExt as _, StreamExt as _};
+use futures_util::{FutureExt as _, SinkExt as _, StreamExt as _};
 use http::{HeaderValue, StatusCode};
 
 use super::{Endpoint, Refusal, new_connection_id};
@@ -150,7 +151,13 @@ fn text_message(message: Bytes) -> Result<Message, CloseReason> {
 
 /// Waits for a write, unless the client does not read for too long.
 async fn in_time<E>(write: impl Future<Output = Result<(), E>>) -> Result<(), CloseReason> {
-    match tokio::time::timeout(WRITE_TIMEOUT, write).await {
+    let mut write = pin!(write);
+    // Most messages have room in a buffer, and need no timer.
+    let written = match write.as_mut().now_or_never() {
+        Some(written) => Ok(written),
+        None => tokio::time::timeout(WRITE_TIMEOUT, write).await,
+    };
+    match written {
         Ok(Ok(())) => Ok(()),
         _ => Err((close_code::AWAY, "the client does not read".to_owned())),
     }

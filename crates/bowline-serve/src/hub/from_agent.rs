@@ -1,5 +1,7 @@
 //! Messages from agents.
 
+use std::sync::LazyLock;
+
 use super::*;
 use bowline_protocol::remote::MessageHead;
 use bowline_storage::clock::now;
@@ -8,6 +10,8 @@ use memchr::memmem;
 
 /// The updates that change what a client is told when it opens the session, or its title.
 const SETUP_UPDATES: [&str; 3] = ["current_mode_update", "config_option_update", "session_info_update"];
+/// What the names of all updates end with that change a session's state: those above, and `usage_update`.
+static IS_STATE_UPDATE: LazyLock<memmem::Finder<'_>> = LazyLock::new(|| memmem::Finder::new("_update\""));
 /// The most requests of one agent that wait for answers.
 const MAX_AGENT_REQUESTS: usize = 4096;
 
@@ -67,11 +71,14 @@ fn route_notification(hub: &Hub, worker: WorkerId, method: &str, line: &Bytes) {
     let is_update = method == "session/update";
     let kind = if is_update { EventKind::Update } else { EventKind::Notification };
     hub.log.append(&session, kind, Recipient::All, Bytes::copy_from_slice(line));
-    if is_update && memmem::find(line, b"usage_update").is_some() && state.note_usage(&session, line) {
+    // Most updates are chunks of a message.
+    if !is_update || IS_STATE_UPDATE.find(line).is_none() {
+        return;
+    }
+    if memmem::find(line, b"usage_update").is_some() && state.note_usage(&session, line) {
         hub.announce_change(&session);
     }
-    if is_update
-        && SETUP_UPDATES.iter().any(|kind| memmem::find(line, kind.as_bytes()).is_some())
+    if SETUP_UPDATES.iter().any(|kind| memmem::find(line, kind.as_bytes()).is_some())
         && let Some(open) = state.sessions.get_mut(&session)
         && let Ok(message) = serde_json::from_slice::<Value>(line)
     {
@@ -157,10 +164,10 @@ fn route_request(hub: &Hub, worker: WorkerId, id: &RequestId, raw: &[u8], method
         }
         request.seq = hub.log.append(&session, EventKind::Question, Recipient::All, body);
     }
-    state.agent_requests.insert(name, request);
-    if !is_question {
-        hub.assign_requests(state, &session);
+    if !is_question && let Some(open) = state.sessions.get(&session) {
+        hub.assign_request(&mut request, open, &state.connections);
     }
+    state.agent_requests.insert(name, request);
 }
 
 fn route_response(

@@ -64,7 +64,7 @@ fn messages_of(
         // A client that comes back without a number gets what follows what was sent.
         attachment.after = last.seq;
     }
-    events.iter().filter_map(|event| state.deliverable(connection, session, event, is_elsewhere)).collect()
+    state.deliverable(connection, session, events, is_elsewhere)
 }
 
 /// Sends the response that waited for a session's history.

@@ -39,6 +39,14 @@ static SERVER_DATABASE: DatabaseKind = DatabaseKind {
 };
 /// The lock that a running server holds.
 const SERVER_LOCK: &str = "serve.running";
+/// The pages that SQLite keeps in memory, in KiB: with too few it reads the last pages of a thousand sessions again and
+/// again.
+const CACHE_KIB: i64 = 16 << 10;
+/// After how many written pages (32 MiB) they are moved from the write-ahead log to the database. Sessions that work at
+/// once write the same pages many times, and only the last version of each is moved.
+const CHECKPOINT_PAGES: i64 = 8000;
+/// The size to which the write-ahead log is cut: not below what it usually has.
+const LOG_BYTES: i64 = 40 << 20;
 /// How long to wait for locks of other processes.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -58,6 +66,16 @@ impl SqliteServerStore {
     /// Fails if another server uses it, or if it cannot be opened.
     pub fn open_for_server(directory: &Path) -> Result<Self, StoreError> {
         let database = open(directory)?;
+        let settings = [
+            ("cache_size", -CACHE_KIB),
+            ("wal_autocheckpoint", CHECKPOINT_PAGES),
+            ("journal_size_limit", LOG_BYTES),
+        ];
+        for (name, value) in settings {
+            // SQLite may answer with the value.
+            let set = database.connection().pragma(None, name, value, |_| Ok(()));
+            set.map_err(|error| StoreError::Unavailable(error.to_string()))?;
+        }
         let path = database.file().directory().join(SERVER_LOCK);
         let lock = FileLock::acquire(&path, LockMode::Exclusive, Duration::ZERO);
         let lock = lock.map_err(|error| StoreError::Unavailable(error.to_string()))?;

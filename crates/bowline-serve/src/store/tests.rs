@@ -259,7 +259,7 @@ async fn a_session_that_grows_too_large_loses_its_oldest_events() {
         let body = Bytes::from(vec![b'x'; 8 << 20]);
         for seq in 1..=9 {
             let event = Event { seq, kind: EventKind::Update, recipient: Recipient::All, body: body.clone() };
-            let append = Mutation::Append { session: "s".into(), generation: 1, events: vec![event] };
+            let append = Mutation::Append { session: "s".into(), generation: 1, events: [event].into() };
             assert!(store.commit(vec![append]).await.unwrap().is_empty());
         }
         assert_eq!(numbers(&*store, "s", 0, 1 << 30).await, [4, 5, 6, 7, 8, 9]);

@@ -19,6 +19,7 @@ use bowline_serve::{AgentLauncher, AgentStreams, Hub, HubOptions};
 use bowline_storage::clock::now;
 use futures_util::future::BoxFuture;
 use serde_json::{Value, json};
+use test_support::background_runtime::BackgroundRuntime;
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, DuplexStream};
 use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, oneshot};
@@ -266,17 +267,13 @@ impl ScriptedAgent {
     }
 }
 
-fn new_runtime() -> tokio::runtime::Runtime {
-    tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap()
-}
-
 /// A running server.
 pub(crate) struct Server {
     pub(crate) hub: Arc<Hub>,
     pub(crate) launcher: Arc<ScriptedLauncher>,
     pub(crate) url: String,
     // Its own, so that everything of it can end at once.
-    runtime: Option<tokio::runtime::Runtime>,
+    runtime: BackgroundRuntime,
 }
 
 impl Server {
@@ -333,7 +330,7 @@ impl Server {
         tls: Option<Arc<rustls::ServerConfig>>,
     ) -> Self {
         let (hub, launcher, router) = Self::build(place, options, access);
-        Self::serve_on(new_runtime(), hub, launcher, router, tls).await
+        Self::serve_on(BackgroundRuntime::start().unwrap(), hub, launcher, router, tls).await
     }
 
     /// Starts one of several servers on a database. They have the agents in common.
@@ -344,7 +341,7 @@ impl Server {
         lease: Duration,
     ) -> Self {
         // Its own, so that everything of it can end at once.
-        let runtime = new_runtime();
+        let runtime = BackgroundRuntime::start().unwrap();
         let (url, options) =
             (url.clone(), PostgresOptions { name: "test".to_owned(), lease, heartbeat: HEARTBEAT });
         let store = runtime.spawn(async move { PostgresServerStore::open_for_server(&url, options).await });
@@ -355,7 +352,7 @@ impl Server {
     }
 
     async fn serve_on(
-        runtime: tokio::runtime::Runtime,
+        runtime: BackgroundRuntime,
         hub: Arc<Hub>,
         launcher: Arc<ScriptedLauncher>,
         router: axum::Router,
@@ -371,7 +368,7 @@ impl Server {
             let listener = TcpListener::from_std(listener).unwrap();
             serve(listener, router, listening, std::future::pending()).await;
         });
-        Self { hub, launcher, url, runtime: Some(runtime) }
+        Self { hub, launcher, url, runtime }
     }
 
     pub(crate) async fn token(&self, name: &str, role: Role) -> String {
@@ -425,7 +422,7 @@ impl Server {
         &self,
         action: impl Future<Output = T> + Send + 'static,
     ) -> JoinHandle<T> {
-        self.runtime.as_ref().unwrap().spawn(action)
+        self.runtime.spawn(action)
     }
 
     /// Runs something on the server's only thread: nothing else of the server runs meanwhile.
@@ -438,18 +435,9 @@ impl Server {
     }
 
     /// Ends the server as a crash would: nothing is told to anyone. Returns once the store is free.
-    pub(crate) async fn crash(mut self) {
-        let runtime = self.runtime.take().unwrap();
-        drop(self);
-        tokio::task::spawn_blocking(move || drop(runtime)).await.unwrap();
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        if let Some(runtime) = self.runtime.take() {
-            runtime.shutdown_background();
-        }
+    pub(crate) async fn crash(self) {
+        let Self { runtime, .. } = self;
+        tokio::task::spawn_blocking(move || runtime.shut_down()).await.unwrap();
     }
 }
 

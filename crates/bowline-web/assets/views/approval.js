@@ -4,7 +4,7 @@ import { html, useEffect, useMemo, useRef, useState } from "../lib.js";
 import { get } from "../api.js";
 import { answer } from "../client.js";
 import { DiffToolbar, TextDiffs } from "../diff.js";
-import { plural, visible } from "../format.js";
+import { plural, visible, withRelativePaths } from "../format.js";
 import { Icon } from "../icons.js";
 import { Markdown } from "../markdown.js";
 import { commandOf, diffsOf } from "./tool-call.js";
@@ -80,7 +80,7 @@ export function Approval({ question, count, root, canAnswer, call: announced }) 
   const allows = options.filter(({ kind }) => kind?.startsWith("allow"));
   const rejects = options.filter(({ kind }) => !kind?.startsWith("allow"));
   return html`<section class="approval" ref=${panel} role="group" aria-label="Permission request" aria-live="polite">
-    <header><span class="approval-mark"><${Icon} name="warning" /></span><h2><bdi>${visible(call.title || "The agent asks for permission")}</bdi></h2>
+    <header><span class="approval-mark"><${Icon} name="warning" /></span><h2><bdi>${visible(withRelativePaths(call.title || "The agent asks for permission", root))}</bdi></h2>
       ${count > 1 && html`<span class="muted">1 of ${plural(count, "request")}</span>`}</header>
     <div class="approval-body" tabindex="0" role="region" aria-label="What is asked for">
       ${command && html`<pre class="command" aria-label="Command">${visible(command)}</pre>${dangers && dangers.length > 0 && html`<ul class="dangers" aria-label="Dangers">${dangers.map((danger) => html`<li>${visible(danger)}</li>`)}</ul>`}`}

@@ -50,7 +50,7 @@ export function Conversation({ id }) {
       opened.set(name, !isOpen);
       redraw((count) => count + 1);
     };
-    return html`<${Row} item=${item} version=${item.version} isOpen=${isOpen} onToggle=${toggle} root=${root} session=${id}
+    return html`<${Row} item=${item} version=${item.version} isOpen=${isOpen} onToggle=${toggle} root=${root}
       position=${index + 1} size=${state.items.length} isLast=${index === state.items.length - 1 && isBusy} />`;
   };
 
@@ -120,7 +120,7 @@ function Plan({ entries }) {
 
 /**
  * An item, which is rendered again only if it changed.
- * @typedef {{item: Item, version: number, isOpen: boolean, onToggle: () => void, root: string, session: string, position: number, size: number, isLast: boolean}} RowProps
+ * @typedef {{item: Item, version: number, isOpen: boolean, onToggle: () => void, root: string, position: number, size: number, isLast: boolean}} RowProps
  * @extends {Component<RowProps>}
  */
 class Row extends Component {
@@ -131,9 +131,9 @@ class Row extends Component {
   }
 
   render() {
-    const { item, isOpen, onToggle, root, session, position, size, isLast } = this.props;
+    const { item, isOpen, onToggle, root, position, size, isLast } = this.props;
     return html`<article class=${`item item-${item.kind}`} aria-posinset=${position} aria-setsize=${size} aria-label=${LABELS[item.kind]} tabindex="-1">
-      ${item.kind === "tool" ? html`<${ToolCallView} item=${item} version=${item.version} root=${root} session=${session} isOpen=${isOpen} onToggle=${() => this.props.onToggle()} />`
+      ${item.kind === "tool" ? html`<${ToolCallView} item=${item} version=${item.version} root=${root} isOpen=${isOpen} onToggle=${() => this.props.onToggle()} />`
         : item.kind === "note" ? html`<${Note} item=${item} />`
         : item.kind === "thought" ? html`<${Thought} item=${item} version=${item.version} isOpen=${isOpen} onToggle=${onToggle} isLast=${isLast} />`
         : html`<${Message} item=${item} version=${item.version} />`}

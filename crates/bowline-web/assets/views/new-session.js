@@ -1,7 +1,7 @@
 // The form of a new session: directory, agent, model and mode.
 
-import { html, signal, useState } from "../lib.js";
-import { agent, connectionState, createSession, me } from "../client.js";
+import { html, signal, useEffect, useRef, useState } from "../lib.js";
+import { agent, connectionState, createSession, me, PreparedSession } from "../client.js";
 import { sessions } from "../overview-store.js";
 import { knownSettings } from "../preferences.js";
 import { go } from "../router.js";
@@ -25,11 +25,29 @@ function Form({ onClose }) {
   const [chosen, setChosen] = useState(/** @type {Record<string, string|boolean>} */ ({}));
   const [state, setState] = useState({ isBusy: false, error: "" });
 
+  const [isAsking, setAsking] = useState(false);
+  const preparing = useRef(/** @type {PreparedSession|null} */ (null));
+  const isConnected = connectionState.value === "open";
+
+  // Nothing is known of the agent's models and modes before its first session.
+  useEffect(() => {
+    if (!isConnected || !cwd.trim() || knownSettings.value.length > 0 || preparing.current) return;
+    const session = new PreparedSession(cwd.trim());
+    preparing.current = session;
+    setAsking(true);
+    session.opening.catch(() => undefined).finally(() => setAsking(false));
+  }, [isConnected]);
+  useEffect(() => () => void preparing.current?.discard(), []);
+
   const submit = async (/** @type {Event} */ event) => {
     event.preventDefault();
     setState({ isBusy: true, error: "" });
     try {
-      const id = await createSession(cwd.trim(), chosen);
+      const ready = preparing.current;
+      const isSame = ready?.cwd === cwd.trim();
+      // A session that is started is not discarded with the form.
+      if (isSame) preparing.current = null;
+      const id = await (ready && isSame ? ready.start(chosen) : createSession(cwd.trim(), chosen));
       onClose();
       go({ view: "session", id });
     } catch (error) {
@@ -50,10 +68,10 @@ function Form({ onClose }) {
             ? html`<optgroup label=${group}>${choices.map((choice) => html`<option value=${choice.value}>${choice.name}</option>`)}</optgroup>`
             : choices.map((choice) => html`<option value=${choice.value}>${choice.name}</option>`))}
         </select></label>`)}
-      ${knownSettings.value.length === 0 && html`<p class="muted hint">The agent offers its models and modes when its first session is open.</p>`}
+      ${isAsking && html`<p class="muted hint">Asking the agent for its models and modes…</p>`}
       ${state.error && html`<p class="problem" role="alert">${state.error}</p>`}
       <footer><button type="button" onClick=${onClose}>Cancel</button>
-        <button type="submit" class="primary" disabled=${state.isBusy || connectionState.value !== "open"}>${state.isBusy ? "Starting…" : "Start session"}</button></footer>
+        <button type="submit" class="primary" disabled=${state.isBusy || !isConnected}>${state.isBusy ? "Starting…" : "Start session"}</button></footer>
     </form>
   <//>`;
 }

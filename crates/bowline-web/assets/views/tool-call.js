@@ -2,10 +2,10 @@
 
 import { html, useState } from "../lib.js";
 import { TextDiffs, DiffToolbar } from "../diff.js";
-import { plainOutput, relativePath, visible } from "../format.js";
+import { plainOutput, relativePath, visible, withRelativePaths } from "../format.js";
 import { Icon } from "../icons.js";
 import { Markdown } from "../markdown.js";
-import { ServerTerminal, TerminalView } from "../terminal.js";
+import { TerminalView } from "../terminal.js";
 
 /** @typedef {import("../types.js").ToolItem} ToolItem */
 /** @typedef {import("../types.js").ToolCall} ToolCall */
@@ -45,24 +45,24 @@ function summary(call, root) {
   return "";
 }
 
-/** @param {{item: ToolItem, version: number, root: string, session: string, isOpen: boolean, onToggle: () => void}} props */
-export function ToolCallView({ item, root, session, isOpen, onToggle }) {
+/** @param {{item: ToolItem, version: number, root: string, isOpen: boolean, onToggle: () => void}} props */
+export function ToolCallView({ item, root, isOpen, onToggle }) {
   const { call } = item;
   const status = STATUS[call.status] ?? call.status;
   const detail = summary(call, root);
-  const title = visible(call.title || call.kind);
+  const title = visible(withRelativePaths(call.title || call.kind, root));
   return html`<div class=${`tool status-${call.status}`}>
     <button type="button" class="tool-line" aria-expanded=${isOpen} onClick=${onToggle}>
       <span class="tool-chevron"><${Icon} name="chevron" /></span><span class="tool-icon"><${Icon} name=${ICONS[call.kind] ?? "dot"} /></span>
       <span class="tool-title"><bdi>${title}</bdi></span>${detail && !title.includes(detail) && html`<span class="tool-detail"><bdi>${visible(detail)}</bdi></span>`}
       <span class="tool-status"><span class="hidden">Status: </span>${status}</span>
     </button>
-    ${isOpen && html`<div class="tool-body"><${ToolBody} item=${item} version=${item.version} root=${root} session=${session} /></div>`}
+    ${isOpen && html`<div class="tool-body"><${ToolBody} item=${item} version=${item.version} root=${root} /></div>`}
   </div>`;
 }
 
-/** @param {{item: ToolItem, version: number, root: string, session: string}} props */
-function ToolBody({ item, root, session }) {
+/** @param {{item: ToolItem, version: number, root: string}} props */
+function ToolBody({ item, root }) {
   const { call } = item;
   const diffs = diffsOf(call);
   const command = call.kind === "execute" ? commandOf(call) : null;
@@ -71,18 +71,19 @@ function ToolBody({ item, root, session }) {
   return html`
     ${command && html`<pre class="command" tabindex="0" aria-label="Command">${visible(command)}</pre>`}
     ${diffs.length > 0 && html`<${DiffToolbar} /><${TextDiffs} files=${diffs} root=${root} />`}
-    ${rest.map((content, index) => html`<${Content} key=${index} content=${content} item=${item} session=${session} hasTerminal=${hasTerminal} isAlone=${rest.length === 1} />`)}
+    ${rest.map((content, index) => html`<${Content} key=${index} content=${content} item=${item} hasTerminal=${hasTerminal} isAlone=${rest.length === 1} />`)}
     ${!rest.some(({ type }) => type === "terminal") && [...item.terminals].map(([id, output]) => html`<${TerminalView} key=${id} output=${output} length=${output.dropped + output.text.length + (output.exit ? 0.5 : 0)} label="Command output" />`)}
     <${Raw} call=${call} />`;
 }
 
-/** @param {{content: ToolContent, item: ToolItem, session: string, hasTerminal: boolean, isAlone: boolean}} props */
-function Content({ content, item, session, hasTerminal, isAlone }) {
+/** @param {{content: ToolContent, item: ToolItem, hasTerminal: boolean, isAlone: boolean}} props */
+function Content({ content, item, hasTerminal, isAlone }) {
   if (content.type === "terminal" && typeof content.terminalId === "string") {
     const output = item.terminals.get(content.terminalId);
     return output
       ? html`<${TerminalView} output=${output} length=${output.dropped + output.text.length + (output.exit ? 0.5 : 0)} label="Command output" />`
-      : html`<${ServerTerminal} session=${session} id=${content.terminalId} isAlone=${isAlone} />`;
+      // An agent repeats the output as text once the command has ended.
+      : isAlone ? html`<p class="muted">The output is shown when the command has ended.</p>` : null;
   }
   const block = content.content;
   if (block?.type === "text") {

@@ -58,7 +58,7 @@ async fn events_are_shown_as_they_were_sent() {
         event(4, EventKind::Withdrawal, r#"{"method":"$/cancel_request"}"#),
         event(5, EventKind::Response, r#"{"id":1,"result":{}}"#),
     ];
-    let append = Mutation::Append { session: "s1".into(), generation: 1, events };
+    let append = Mutation::Append { session: "s1".into(), generation: 1, events: events.into() };
     server.hub.store().commit(vec![append]).await.unwrap();
     let mut shown = String::new();
     for (token, path) in

@@ -103,7 +103,7 @@ async fn both_sides_may_call_each_other_inside_their_handlers() {
     assert_eq!(editor.handled.load(Ordering::Relaxed), 21);
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test]
 async fn a_turn_ends_after_all_its_updates_were_handled() {
     let editor = Arc::new(GatedClient::new(true));
     let agent = connect_initialized(&editor, ConnectionLimits::DEFAULT, 4096).await;

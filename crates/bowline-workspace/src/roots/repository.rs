@@ -4,6 +4,7 @@
 //! A directory with a `HEAD` counts as a repository, for the names that git keeps in one. `HEAD` is also a protected
 //! name, so that no order of writes assembles a repository without a permission request.
 
+use std::cell::OnceCell;
 use std::fs::File;
 use std::io::Read;
 use std::os::fd::OwnedFd;
@@ -12,10 +13,23 @@ use std::path::{Path, PathBuf};
 use bowline_policy::paths::{LexicalPath, Protection, find_possible_repositories};
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags};
 
+use super::OpenRoot;
+
 /// The maximum size of a `.git` file; longer than any path.
 const MAX_POINTER_BYTES: u64 = 8 << 10;
 /// How much of a repository's configuration is read.
 const MAX_CONFIG_BYTES: u64 = 1 << 20;
+
+/// The repositories of all roots, read when they are first needed.
+#[derive(Debug, Default)]
+pub(crate) struct GitRepositories(OnceCell<Vec<GitRepository>>);
+
+impl GitRepositories {
+    pub(super) fn of(&self, roots: &[OpenRoot]) -> &[GitRepository] {
+        let find = |root: &OpenRoot| GitRepository::find(&root.directory, root.canonical.as_str());
+        self.0.get_or_init(|| roots.iter().map(find).collect())
+    }
+}
 
 /// Where a root's repository keeps the files that git obeys, if not under their usual names.
 #[derive(Debug, Default)]

@@ -8,12 +8,16 @@ use std::collections::HashSet;
 
 use agent_client_protocol_schema::v1::{
     PermissionOption, PermissionOptionId, PermissionOptionKind, RequestPermissionOutcome,
-    RequestPermissionRequest, SelectedPermissionOutcome, SessionId, ToolCallContent, ToolCallUpdate,
+    RequestPermissionRequest, RequestPermissionResponse, SelectedPermissionOutcome, SessionId,
+    ToolCallContent, ToolCallUpdate,
 };
 
 use crate::builders;
 use crate::tracker::{ToolCallTracker, TrackerError};
-use bowline_text::display::quote;
+use bowline_text::display::{self, quote};
+
+/// The longest reason for a rejection, in bytes.
+const MAX_REASON_BYTES: usize = 2000;
 
 /// Builds the permission requests of one session.
 #[derive(Debug, Clone)]
@@ -271,6 +275,14 @@ pub fn choose_outcome(
             .unwrap_or(RequestPermissionOutcome::Cancelled)),
         PermissionDecision::Cancel => Ok(RequestPermissionOutcome::Cancelled),
     }
+}
+
+/// Returns the user's reason for a rejection, if the client sends one in `_meta`: the protocol has no field for it.
+#[must_use]
+pub fn rejection_reason(response: &RequestPermissionResponse) -> Option<String> {
+    let reason = response.meta.as_ref()?.get("bowline")?.get("reason")?.as_str()?;
+    let reason = reason.strip_prefix("the user said no").unwrap_or(reason).trim_start_matches(':').trim();
+    (!reason.is_empty()).then(|| display::escape_line(reason, MAX_REASON_BYTES))
 }
 
 /// Selects the first option of the kind whose id is unique.

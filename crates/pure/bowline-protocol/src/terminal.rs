@@ -7,11 +7,13 @@ use agent_client_protocol_schema::v1::TerminalExitStatus;
 
 pub mod environment;
 mod invocation;
+mod live_output;
 pub mod output;
 mod signals;
 
 pub use environment::command_environment;
 pub use invocation::{Invocation, format_invocation, format_typed_command};
+pub use live_output::LiveOutput;
 pub use output::TerminalOutput;
 pub use signals::signal_name;
 

@@ -99,7 +99,7 @@ async fn run_script(root: &Path, bowline: &Path, agent: MatrixAgent, row: &mut M
         command.stdin(Stdio::null()).stdout(Stdio::null());
         command.spawn().context("cannot start bowline")
     };
-    tokio::task::block_in_place(|| {
+    let mut fill_row = || {
         let unsaved = format!("a.txt={}", stage.home.join("unsaved").display());
         let texts: Vec<Option<String>> = if agent.has_model() {
             vec![Some("go".to_owned())]
@@ -128,8 +128,8 @@ async fn run_script(root: &Path, bowline: &Path, agent: MatrixAgent, row: &mut M
         row.set_cell(MatrixColumn::Cancel, interrupt_turn(endlessly, agent, &stage, &endless)?);
         row.set_cell(MatrixColumn::Leftovers, stage.end_leftovers());
         anyhow::Ok(())
-    })
-    .with_context(|| {
+    };
+    fill_row().with_context(|| {
         let log = std::fs::read_to_string(stage.home.join("stderr.log")).unwrap_or_default();
         log.lines().last().unwrap_or_default().chars().take(200).collect::<String>()
     })

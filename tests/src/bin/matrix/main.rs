@@ -60,7 +60,7 @@ Faults of peers that Bowline works around are in one table, `crates/pure/bowline
 that off.
 ";
 
-#[tokio::main]
+#[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<ExitCode> {
     let mut arguments = std::env::args().skip(1);
     let (root, bowline, date) = (arguments.next(), arguments.next(), arguments.next());
@@ -91,7 +91,7 @@ async fn main() -> Result<ExitCode> {
             continue;
         }
         for way in [ToolRoute::Direct, ToolRoute::Proxy] {
-            let row = tokio::task::block_in_place(|| clients::run_client(&root, &bowline, client, way));
+            let row = clients::run_client(&root, &bowline, client, way);
             clients.push(finish_row(row, client.pinned_version()));
         }
     }

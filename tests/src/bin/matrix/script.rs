@@ -131,7 +131,7 @@ async fn run_script(
     let words: Vec<String> = proxy.into_iter().chain(command).collect();
     let unsaved = HashMap::from([(PathBuf::from(&open), UNSAVED.to_owned())]);
     let start = || MatrixEditor::start(stage.command(&words, &variables), &stage.project, unsaved.clone());
-    tokio::task::block_in_place(|| {
+    let fill_row = || {
         let mut wire = start()?;
         let (session, advertised) = open_session(&mut wire, &stage, row)?;
         if let Some(search) = agent.tool_search() {
@@ -149,8 +149,8 @@ async fn run_script(
         let load = check_load(start, agent, &session, &advertised, &stage);
         row.set_cell(MatrixColumn::Sessions, MatrixCell::combine(list, load));
         anyhow::Ok(())
-    })
-    .with_context(|| {
+    };
+    fill_row().with_context(|| {
         let log = std::fs::read_to_string(stage.home.join("stderr.log")).unwrap_or_default();
         log.lines().last().unwrap_or_default().chars().take(200).collect::<String>()
     })

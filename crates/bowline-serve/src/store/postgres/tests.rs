@@ -33,7 +33,7 @@ fn create(id: &str) -> Mutation {
 fn append(id: &str, generation: u64, seq: u64) -> Mutation {
     let body = Bytes::from_static(b"{}");
     let event = Event { seq, kind: EventKind::Update, recipient: Recipient::All, body };
-    Mutation::Append { session: id.into(), generation, events: vec![event] }
+    Mutation::Append { session: id.into(), generation, events: [event].into() }
 }
 
 fn wait(id: &str, generation: u64) -> Mutation {

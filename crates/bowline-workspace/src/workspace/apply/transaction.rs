@@ -1,5 +1,5 @@
 //! A transaction over several files, executed step by step for the whole group: write every new file under a temporary
-//! name, sync them all, exchange each with its target, sync each directory once, and then displace the old files.
+//! name, make them durable, exchange each with its target, sync each directory once, and then displace the old files.
 //!
 //! A group thus waits for the disk a few times rather than twice per file. Until the last step every old file still
 //! exists under its temporary name, and a rollback moves it back. A crash in between leaves each file in its old or its
@@ -12,6 +12,7 @@ use std::path::Path;
 use rustix::fs::Stat;
 
 use super::{PlannedChange, ProgressCallback};
+use crate::disk::bulk_sync::BulkSync;
 use crate::disk::displaced_files::DisplacedDir;
 use crate::disk::replace::tail::write_tail;
 use crate::disk::replace::{self, ExpectedFile, LateWrite, ReplaceError, Replacement, TempRemoval};
@@ -150,6 +151,7 @@ impl<'a> FileTransaction<'a> {
     fn prepare_files(&mut self) -> Result<(), FailureAt> {
         let (count, calls) = (self.jobs.len(), self.calls);
         let mut open_directories = 0;
+        let mut bulk_sync = BulkSync::default();
         for first in (0..count).step_by(MAX_OPEN_FILES) {
             let mut written = Vec::new();
             for at in first..count.min(first + MAX_OPEN_FILES) {
@@ -177,15 +179,34 @@ impl<'a> FileTransaction<'a> {
                     self.locations[at] = Some(place);
                 }
             }
+            if count > MAX_OPEN_FILES {
+                for (at, file) in written {
+                    bulk_sync.add(file).map_err(ReplaceError::System).map_err(failed_at(at))?;
+                }
+                continue;
+            }
             if let [_, _, ..] = &written[..] {
                 written.iter().for_each(|(_, file)| replace::begin_sync(file));
             }
             for (at, file) in written {
                 replace::sync(&file, calls).map_err(ReplaceError::System).map_err(failed_at(at))?;
-                if count <= MAX_OPEN_FILES {
-                    self.new_files[at] = Some(file);
-                }
+                self.new_files[at] = Some(file);
             }
+        }
+        if count > MAX_OPEN_FILES && !bulk_sync.run(calls) {
+            self.sync_each_file()?;
+        }
+        Ok(())
+    }
+
+    /// Makes the new files durable, one by one.
+    fn sync_each_file(&self) -> Result<(), FailureAt> {
+        let prepared = |at: &usize| matches!(self.progress[*at], FileProgress::Prepared);
+        for at in (0..self.jobs.len()).filter(prepared) {
+            let sync = |place: &FileLocation| replace::sync(&place.open(self.jobs[at].temp)?, self.calls);
+            self.with_location(at, sync)
+                .and_then(|synced| Ok(synced.map_err(ReplaceError::System)?))
+                .map_err(failed_at(at))?;
         }
         Ok(())
     }

@@ -32,7 +32,7 @@ use super::tree::{TreeBudget, join_path, list_tree};
 use super::{BatchEditError, BatchPreview, FileContent, FileEditError, FilePreview};
 use crate::disk::content_scan::ContentScan;
 use crate::error::FilesError;
-use crate::roots::{AdmitError, AdmittedPath};
+use crate::roots::{AdmitError, AdmittedPath, GitRepositories};
 use crate::walker::find_root;
 
 /// The maximum size of all files of a batch in bytes, before and after together.
@@ -206,6 +206,7 @@ fn check_overlaps(
     let effects: Vec<_> = operations.iter().map(FileOperation::effects).collect();
     let mut resolved = Vec::new();
     let mut missing = HashMap::new();
+    let repositories = GitRepositories::default();
     for (index, effects) in effects.iter().enumerate() {
         let mut paths = Vec::new();
         for effect in effects {
@@ -213,7 +214,7 @@ fn check_overlaps(
                 PathEffect::Read(_) => Access::Read,
                 PathEffect::Change(_) | PathEffect::CreateDirectory(_) => Access::Write,
             };
-            let admitted = session.roots.admit(&requested_path(effect), access);
+            let admitted = session.roots.admit_with(&requested_path(effect), access, &repositories);
             let admitted = admitted.map_err(|error| FileEditError::from(error).at(index))?;
             paths.push(PathBuf::from(admitted.canonical()));
             if matches!(operations[index], FileOperation::Write(_)) && !admitted.exists() {

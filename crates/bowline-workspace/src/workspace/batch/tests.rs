@@ -48,6 +48,15 @@ impl BatchProject {
 
     fn with_calls(options: WorkspaceOptions, calls: DiskCalls, resolver: Resolver) -> Self {
         let scratch = TempDir::new_in("/dev/shm").or_else(|_| TempDir::new()).unwrap();
+        Self::in_directory(scratch, options, calls, resolver)
+    }
+
+    fn in_directory(
+        scratch: TempDir,
+        options: WorkspaceOptions,
+        calls: DiskCalls,
+        resolver: Resolver,
+    ) -> Self {
         let base = scratch.path().canonicalize().unwrap();
         for root in ["project", "lib"] {
             fs::create_dir(base.join(root)).unwrap();

@@ -1,22 +1,29 @@
 //! A question as a permission request to an editor's user, for a tool call of its own.
 
 use agent_client_protocol_schema::v1::{
-    PermissionOption, PermissionOptionKind, RequestPermissionOutcome, RequestPermissionRequest, SessionId,
-    ToolCall, ToolCallId, ToolCallLocation, ToolCallStatus, ToolCallUpdate, ToolCallUpdateFields, ToolKind,
+    PermissionOption, PermissionOptionKind, RequestPermissionOutcome, RequestPermissionRequest,
+    RequestPermissionResponse, SessionId, ToolCall, ToolCallId, ToolCallLocation, ToolCallStatus,
+    ToolCallUpdate, ToolCallUpdateFields, ToolKind,
 };
 
-use super::{AnswerChoice, AnswerLifetime, Question, QuestionReply};
+use super::{AnswerChoice, AnswerLifetime, Question, QuestionAnswer, QuestionReply};
 use crate::operation::{OperationKind, OperationTarget};
+use crate::policy::{RuleMatcher, RuleSuggestion};
 use bowline_protocol::builders;
+use bowline_protocol::permission::rejection_reason;
 use bowline_protocol::relay::PROXY_ID_PREFIX;
 use bowline_text::display;
 
 const ALLOW_ONCE: &str = "allow";
 const ALLOW_SESSION: &str = "allow-session";
+const ALLOW_PROJECT: &str = "allow-project";
 const REJECT: &str = "reject";
 
 /// The maximum length of a title, in bytes.
 const MAX_TITLE: usize = 200;
+
+/// The maximum length of the text that says what a lasting option covers, in bytes.
+const MAX_COVERAGE: usize = 300;
 
 /// The maximum total size of the diffs shown, in bytes; beyond it the question's own text is shown.
 const MAX_DIFF_BYTES: usize = 4 << 20;
@@ -69,11 +76,7 @@ impl Question {
             .status(call.status)
             .content(call.content)
             .locations(call.locations);
-        let options = vec![
-            PermissionOption::new(ALLOW_ONCE, "Allow once", PermissionOptionKind::AllowOnce),
-            PermissionOption::new(ALLOW_SESSION, "Allow for this session", PermissionOptionKind::AllowAlways),
-            PermissionOption::new(REJECT, "Reject", PermissionOptionKind::RejectOnce),
-        ];
+        let options = self.editor_options().into_iter().map(|(option, _)| option).collect();
         RequestPermissionRequest::new(session, ToolCallUpdate::new(call.tool_call_id, fields), options)
     }
 
@@ -88,20 +91,74 @@ impl Question {
     fn tool_call_id(&self) -> ToolCallId {
         ToolCallId::new(format!("{PROXY_ID_PREFIX}{}-{}", self.holder.session, self.id.0))
     }
-}
-
-impl QuestionReply {
-    /// Returns the reply that an editor's outcome stands for. Everything but a yes is a no.
+    /// Returns the reply that an editor's answer stands for. Only an option that was offered is a yes; everything else
+    /// is a no.
     #[must_use]
-    pub fn from_editor_outcome(outcome: &RequestPermissionOutcome) -> Self {
-        match outcome {
-            RequestPermissionOutcome::Selected(selected) if &*selected.option_id.0 == ALLOW_ONCE => {
-                Self::allow()
+    pub fn reply_from_editor(&self, response: &RequestPermissionResponse) -> QuestionReply {
+        let selected = match &response.outcome {
+            RequestPermissionOutcome::Selected(selected) => Some(&selected.option_id),
+            _ => None,
+        };
+        let offered =
+            self.editor_options().into_iter().find(|(option, _)| Some(&option.option_id) == selected);
+        match offered {
+            Some((_, Some(lifetime))) => QuestionReply::answer(AnswerChoice::Allow, lifetime),
+            _ => QuestionReply::Answered(QuestionAnswer {
+                choice: AnswerChoice::Deny,
+                lifetime: AnswerLifetime::Once,
+                scope: Vec::new(),
+                reason: rejection_reason(response),
+                option_id: None,
+                edited_text: None,
+            }),
+        }
+    }
+
+    /// Returns the options for the editor's user, each with how long it allows; `None` rejects. Lasting options make
+    /// the narrowest rules, and are offered only if these cover every operation. The shorter one comes first, because
+    /// some editors select by kind.
+    fn editor_options(&self) -> Vec<(PermissionOption, Option<AnswerLifetime>)> {
+        use PermissionOptionKind::{AllowAlways, AllowOnce, RejectOnce};
+        let option = |id: &'static str, name: &str, kind| PermissionOption::new(id, name, kind);
+        let mut options = vec![(option(ALLOW_ONCE, "Allow once", AllowOnce), Some(AnswerLifetime::Once))];
+        if let Some(coverage) = self.lasting_coverage() {
+            let name = format!("Allow {coverage} in this session");
+            options.push((option(ALLOW_SESSION, &name, AllowAlways), Some(AnswerLifetime::Session)));
+            let name = format!("Always allow {coverage} in this project");
+            options.push((option(ALLOW_PROJECT, &name, AllowAlways), Some(AnswerLifetime::Project)));
+        }
+        options.push((option(REJECT, "Reject", RejectOnce), None));
+        options
+    }
+
+    /// Describes what the narrowest rules for all operations cover, in the words of the question, which shows them in
+    /// full; `None` if they do not cover all.
+    fn lasting_coverage(&self) -> Option<String> {
+        let verb = |kind| match kind {
+            OperationKind::Read => "reading",
+            OperationKind::Write => "edits of",
+            OperationKind::Delete => "deleting",
+            OperationKind::Execute => "running",
+            OperationKind::Fetch => "fetching",
+        };
+        let is_path = |suggestion: &RuleSuggestion| matches!(suggestion.matcher, RuleMatcher::Path(_));
+        match (self.items.as_slice(), self.suggestions.as_slice()) {
+            // For one operation the suggestions are alternatives; for several, each has its own.
+            ([item], [narrowest, ..]) => Some(match &narrowest.matcher {
+                RuleMatcher::Path(_) => format!("{} this file", verb(item.operation.kind)),
+                RuleMatcher::Exact(_) => "exactly this command".to_owned(),
+                _ => display::escape_line(&narrowest.description, MAX_COVERAGE),
+            }),
+            ([first, rest @ ..], suggestions) if suggestions.len() == self.items.len() => {
+                let kind = first.operation.kind;
+                let is_same = rest.iter().all(|item| item.operation.kind == kind);
+                Some(if is_same && suggestions.iter().all(is_path) {
+                    format!("{} these {} files", verb(kind), self.items.len())
+                } else {
+                    format!("these {} operations", self.items.len())
+                })
             }
-            RequestPermissionOutcome::Selected(selected) if &*selected.option_id.0 == ALLOW_SESSION => {
-                Self::answer(AnswerChoice::Allow, AnswerLifetime::Session)
-            }
-            _ => Self::deny(),
+            _ => None,
         }
     }
 }

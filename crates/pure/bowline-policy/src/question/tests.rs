@@ -2,7 +2,10 @@
 
 use expect_test::{Expect, expect};
 
-use agent_client_protocol_schema::v1::{PermissionOption, ToolCallUpdate};
+use agent_client_protocol_schema::v1::{
+    PermissionOption, RequestPermissionOutcome, RequestPermissionResponse, SelectedPermissionOutcome,
+    SessionId, ToolCallUpdate,
+};
 
 use super::*;
 use crate::danger::find_dangers;
@@ -322,4 +325,126 @@ fn blanks_push_nothing_out_of_sight() {
             Asked because no rule covers it
         "#]],
     );
+}
+
+#[test]
+fn an_editor_offers_what_the_terminal_offers() {
+    let roots = ["/w".to_owned()];
+    let check = |items: Vec<Operation>, expected: Expect| {
+        let mut asked = question("Do it", items.iter().cloned().map(QuestionItem::new).collect());
+        asked.suggestions = match items.as_slice() {
+            [operation] => suggest_rules(operation, &roots),
+            several => {
+                several.iter().filter_map(|each| suggest_rules(each, &roots).into_iter().next()).collect()
+            }
+        };
+        let mut lines = Vec::new();
+        for option in asked.permission_request(SessionId::new("s")).options {
+            let selected = SelectedPermissionOutcome::new(option.option_id.clone());
+            let response = RequestPermissionResponse::new(RequestPermissionOutcome::Selected(selected));
+            let QuestionReply::Answered(answer) = asked.reply_from_editor(&response) else { continue };
+            let rules = asked.rules(&answer, &roots).unwrap_or_default();
+            lines.push(format!("{}: {:?} {:?}", option.name, answer.choice, answer.lifetime));
+            lines.extend(rules.iter().map(|rule| format!("  {rule}")));
+        }
+        expected.assert_eq(&(lines.join("\n") + "\n"));
+    };
+    let write = |name: &str| file(OperationKind::Write, name, name, None);
+    check(
+        vec![write("/w/a")],
+        expect![[r#"
+        Allow once: Allow Once
+        Allow edits of this file in this session: Allow Session
+          a rule from an answer for this session (allow write: path `/w/a`)
+        Always allow edits of this file in this project: Allow Project
+          a rule from an answer (allow write: path `/w/a`)
+        Reject: Deny Once
+    "#]],
+    );
+    check(
+        vec![write("/w/a"), write("/w/b")],
+        expect![[r#"
+        Allow once: Allow Once
+        Allow edits of these 2 files in this session: Allow Session
+          a rule from an answer for this session (allow write: path `/w/a`)
+          a rule from an answer for this session (allow write: path `/w/b`)
+        Always allow edits of these 2 files in this project: Allow Project
+          a rule from an answer (allow write: path `/w/a`)
+          a rule from an answer (allow write: path `/w/b`)
+        Reject: Deny Once
+    "#]],
+    );
+    check(
+        vec![write("/w/a"), file(OperationKind::Delete, "/w/b", "/w/b", None)],
+        expect![[r#"
+        Allow once: Allow Once
+        Allow these 2 operations in this session: Allow Session
+          a rule from an answer for this session (allow write: path `/w/a`)
+          a rule from an answer for this session (allow delete: path `/w/b`)
+        Always allow these 2 operations in this project: Allow Project
+          a rule from an answer (allow write: path `/w/a`)
+          a rule from an answer (allow delete: path `/w/b`)
+        Reject: Deny Once
+    "#]],
+    );
+    check(
+        vec![command("rm -rf /", &[])],
+        expect![[r#"
+        Allow once: Allow Once
+        Allow exactly this command in this session: Allow Session
+          a rule from an answer for this session (allow execute: exactly `rm -rf /`)
+        Always allow exactly this command in this project: Allow Project
+          a rule from an answer (allow execute: exactly `rm -rf /`)
+        Reject: Deny Once
+    "#]],
+    );
+    let url = OperationTarget::Url("https://example.com/a".to_owned());
+    check(
+        vec![Operation { kind: OperationKind::Fetch, target: url }],
+        expect![[r#"
+        Allow once: Allow Once
+        Allow addresses at example.com in this session: Allow Session
+          a rule from an answer for this session (allow fetch: host `example.com`)
+        Always allow addresses at example.com in this project: Allow Project
+          a rule from an answer (allow fetch: host `example.com`)
+        Reject: Deny Once
+    "#]],
+    );
+    let outside = OperationTarget::OutsideRoots { requested: "/etc/passwd".to_owned() };
+    let outside = Operation { kind: OperationKind::Write, target: outside };
+    check(
+        vec![outside.clone()],
+        expect![[r#"
+        Allow once: Allow Once
+        Reject: Deny Once
+    "#]],
+    );
+    check(
+        vec![write("/w/a"), outside],
+        expect![[r#"
+        Allow once: Allow Once
+        Reject: Deny Once
+    "#]],
+    );
+}
+
+#[test]
+fn an_editor_allows_only_what_was_offered_and_a_reason_comes_along() {
+    let described = OperationTarget::Described("Deploy".to_owned());
+    let operation = Operation { kind: OperationKind::Execute, target: described };
+    let asked = question("Deploy", vec![QuestionItem::new(operation)]);
+    let reply = |option: &'static str, reason: &str| {
+        let selected = RequestPermissionOutcome::Selected(SelectedPermissionOutcome::new(option));
+        let meta = serde_json::json!({ "bowline": { "reason": reason } });
+        let response = RequestPermissionResponse::new(selected).meta(meta.as_object().cloned());
+        match asked.reply_from_editor(&response) {
+            QuestionReply::Answered(answer) => format!("{:?} {:?}", answer.choice, answer.reason),
+            QuestionReply::NoUser => "nobody".to_owned(),
+        }
+    };
+    assert_eq!(reply("allow", ""), "Allow None");
+    assert_eq!(reply("allow-project", ""), "Deny None");
+    assert_eq!(reply("reject", " not on a\u{1b} Friday "), "Deny Some(\"not on a\\\\u{1b} Friday\")");
+    assert_eq!(reply("reject", "the user said no: too early"), "Deny Some(\"too early\")");
+    assert_eq!(reply("nonsense", "why"), "Deny Some(\"why\")");
 }

