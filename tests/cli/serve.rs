@@ -204,3 +204,50 @@ fn a_database_is_migrated_and_its_servers_are_shown() {
     let file = run(&["serve", "status"], "");
     assert!(file.contains("Sessions   0"), "{file}");
 }
+
+/// The connection to a database uses TLS, and the database's certificate must be trusted.
+#[test]
+fn the_certificate_of_a_database_is_verified() {
+    let Some(mut postgres) = TestPostgres::start() else { return };
+    postgres.restart_with_tls();
+    let scene = CliFixture::new();
+    let url = postgres.tcp_url(&postgres.create_database());
+    let run = |sslmode: &str, trusted: Option<&std::path::Path>| {
+        let mut command = scene.command(&["serve", "migrate"]);
+        command.env("BOWLINE_STORE", format!("{url}?sslmode={sslmode}")).env_remove("SSL_CERT_DIR");
+        match trusted {
+            Some(file) => command.env("SSL_CERT_FILE", file),
+            None => command.env_remove("SSL_CERT_FILE"),
+        };
+        let output = scene.run_command(command, "");
+        format!("{sslmode}: {}", scene.describe_output(&output))
+    };
+    let certificate = postgres.certificate();
+    let mut output = run("require", None);
+    output += &run("verify-full", None);
+    output += &run("disable", Some(&certificate));
+    output += &run("require", Some(&certificate));
+    output += &run("verify-full", Some(&certificate));
+    let wrong_name = postgres.tcp_url("test_0").replace("127.0.0.1", "localhost") + "?sslmode=require";
+    let mut command = scene.command(&["serve", "migrate"]);
+    command.env("BOWLINE_STORE", wrong_name).env("SSL_CERT_FILE", &certificate);
+    output += &scene.describe_output(&scene.run_command(command, ""));
+    expect![[r#"
+        require: --- stderr
+        bowline: PostgreSQL (127.0.0.1/test_0): error performing TLS handshake: invalid peer certificate: UnknownIssuer; if the database is yours, add its certificate authority to this system or name the file in SSL_CERT_FILE
+        --- 1
+        verify-full: --- stderr
+        bowline: PostgreSQL (127.0.0.1/test_0): error performing TLS handshake: invalid peer certificate: UnknownIssuer; if the database is yours, add its certificate authority to this system or name the file in SSL_CERT_FILE
+        --- 1
+        disable: --- stderr
+        bowline: PostgreSQL (127.0.0.1/test_0): no pg_hba.conf entry for host "127.0.0.1", user "postgres", database "test_0", no encryption
+        --- 1
+        require: Migrated the schema of 127.0.0.1/test_0 from version 0 to version 2.
+        --- 0
+        verify-full: The schema of 127.0.0.1/test_0 has version 2: nothing to do.
+        --- 0
+        --- stderr
+        bowline: PostgreSQL (localhost/test_0): error performing TLS handshake: invalid peer certificate: certificate not valid for name "localhost"; certificate is only valid for IpAddress(127.0.0.1); if the database is yours, add its certificate authority to this system or name the file in SSL_CERT_FILE
+        --- 1
+    "#]].assert_eq(&output);
+}

@@ -1,12 +1,13 @@
 //! Shared support for tests and benchmarks: a scripted agent and a scripted client, a fake editor, an agent with every
 //! method, the script language of file tests, a host with an agent and a user in one process, a scripted model server,
-//! a scripted HTTP server, servers of ACP in processes of their own, a PostgreSQL server, homes for third-party agents,
+//! a scripted HTTP server, servers of ACP in processes of their own, a PostgreSQL server, certificates, homes for third-party agents,
 //! the processes of a test, SQLite on a faulty file system, the clock of file timestamps, git, and waits for conditions.
 
 use std::time::Duration;
 
 pub mod agent_homes;
 pub mod background_runtime;
+pub mod certificate;
 pub mod complete_agent;
 pub mod contract;
 pub mod editor;

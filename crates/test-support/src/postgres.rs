@@ -1,5 +1,6 @@
 //! A PostgreSQL server of a test, in a temporary directory, reached through a Unix socket.
 
+use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -21,7 +22,13 @@ pub struct TestPostgres {
     programs: PathBuf,
     process: Option<Child>,
     databases: AtomicUsize,
+    // Settings besides the usual ones.
+    settings: Vec<String>,
+    port: u16,
 }
+
+/// The port in the name of the socket, unless the server also listens on an address.
+const PORT: u16 = 5432;
 
 /// Returns the directory of PostgreSQL's programs, if they are installed.
 #[must_use]
@@ -65,7 +72,14 @@ impl TestPostgres {
             let output = Command::new("chown").arg("nobody").arg(directory.path()).output().unwrap();
             assert!(output.status.success(), "{output:?}");
         }
-        let mut server = Self { directory, programs, process: None, databases: AtomicUsize::new(0) };
+        let mut server = Self {
+            directory,
+            programs,
+            process: None,
+            databases: AtomicUsize::new(0),
+            settings: Vec::new(),
+            port: PORT,
+        };
         let mut initialize = server.command("initdb");
         initialize.args([
             "--username=postgres",
@@ -78,6 +92,47 @@ impl TestPostgres {
         assert!(output.status.success(), "{output:?}");
         server.launch();
         Some(server)
+    }
+
+    /// Starts the server again, on 127.0.0.1 with TLS, where it accepts encrypted connections only.
+    ///
+    /// # Panics
+    /// Panics if the server does not start.
+    #[allow(clippy::unwrap_used, reason = "a test that cannot go on should say so and stop")]
+    pub fn restart_with_tls(&mut self) {
+        self.crash();
+        let (certificate, key) = (self.certificate(), self.directory.path().join("key.pem"));
+        drop(crate::certificate::write_certificate(&certificate, &key));
+        std::fs::set_permissions(&key, std::fs::Permissions::from_mode(0o600)).unwrap();
+        if is_root() {
+            let output = Command::new("chown").arg("nobody").arg(&key).output().unwrap();
+            assert!(output.status.success(), "{output:?}");
+        }
+        let rules = "local all all trust\nhostssl all all 127.0.0.1/32 trust\n";
+        std::fs::write(self.data().join("pg_hba.conf"), rules).unwrap();
+        let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        self.port = free.local_addr().unwrap().port();
+        drop(free);
+        self.settings = vec![
+            "listen_addresses=127.0.0.1".to_owned(),
+            format!("port={}", self.port),
+            "ssl=on".to_owned(),
+            format!("ssl_cert_file={}", certificate.display()),
+            format!("ssl_key_file={}", key.display()),
+        ];
+        self.launch();
+    }
+
+    /// Returns the file of the server's certificate.
+    #[must_use]
+    pub fn certificate(&self) -> PathBuf {
+        self.directory.path().join("certificate.pem")
+    }
+
+    /// Returns the address of a database over TCP.
+    #[must_use]
+    pub fn tcp_url(&self, database: &str) -> String {
+        format!("postgres://postgres@127.0.0.1:{}/{database}", self.port)
     }
 
     fn data(&self) -> PathBuf {
@@ -109,6 +164,7 @@ impl TestPostgres {
         let mut postgres = self.command("postgres");
         postgres.arg("-D").arg(self.data()).arg("-k").arg(self.directory.path());
         postgres.args(settings.iter().flat_map(|setting| ["-c", setting]));
+        postgres.args(self.settings.iter().flat_map(|setting| ["-c", setting]));
         let log = std::fs::File::create(self.directory.path().join("log")).unwrap();
         postgres.stdout(Stdio::null()).stderr(log);
         let mut process = postgres.spawn().unwrap();
@@ -124,7 +180,7 @@ impl TestPostgres {
 
     fn try_run(&self, database: &str, sql: &str) -> Result<String, String> {
         let mut psql = self.command("psql");
-        psql.arg("--host").arg(self.directory.path());
+        psql.arg("--host").arg(self.directory.path()).arg(format!("--port={}", self.port));
         psql.args(["--username=postgres", "--no-psqlrc", "--quiet", "--tuples-only", "--no-align"]);
         let output = psql.args(["--dbname", database, "--command", sql]).output();
         let output = output.map_err(|error| error.to_string())?;
@@ -150,7 +206,8 @@ impl TestPostgres {
     /// Returns the address of a database.
     #[must_use]
     pub fn url(&self, database: &str) -> String {
-        format!("postgres:///{database}?host={}&user=postgres", self.directory.path().display())
+        let (directory, port) = (self.directory.path().display(), self.port);
+        format!("postgres:///{database}?host={directory}&port={port}&user=postgres")
     }
 
     /// Returns the directory with the socket.
