@@ -86,14 +86,52 @@ pub struct Event {
     pub body: Bytes,
 }
 
+/// What an event takes beside its body, about.
+const EVENT_BYTES: usize = 128;
+
+impl Event {
+    /// Returns how much memory it takes, about.
+    #[must_use]
+    pub fn size(&self) -> usize {
+        self.body.len() + EVENT_BYTES
+    }
+}
+
 /// A stored run of events cannot be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("a run of stored events is damaged")]
 pub struct DecodeError;
 
-/// Encodes consecutive events as one value: a line for each, with kind, recipient and message.
+/// The first byte of a compressed run, which is no kind's. The size of its lines follows in four bytes, little-endian.
+const COMPRESSED: u8 = 1;
+const COMPRESSED_HEAD: usize = 5;
+/// Runs with fewer bytes are stored as they are.
+const MIN_COMPRESSED_BYTES: usize = 1 << 10;
+/// The most bytes of a run's lines. A server stores less at once, even if one message of the largest size is among it.
+const MAX_RUN_BYTES: usize = 256 << 20;
+
+/// Encodes consecutive events as one value: a line for each, with kind, recipient and message. A long run is compressed:
+/// the chunks of a message differ in little but their text, and what a store does costs more than the compression.
 #[must_use]
 pub fn encode_run(events: &[Event]) -> Vec<u8> {
+    let lines = encode_lines(events);
+    if !(MIN_COMPRESSED_BYTES..=MAX_RUN_BYTES).contains(&lines.len()) {
+        return lines;
+    }
+    let mut run = vec![0; COMPRESSED_HEAD + lz4_flex::block::get_maximum_output_size(lines.len())];
+    let size = u32::try_from(lines.len()).unwrap_or(u32::MAX);
+    run[0] = COMPRESSED;
+    run[1..COMPRESSED_HEAD].copy_from_slice(&size.to_le_bytes());
+    match lz4_flex::block::compress_into(&lines, &mut run[COMPRESSED_HEAD..]) {
+        Ok(compressed) if COMPRESSED_HEAD + compressed < lines.len() => {
+            run.truncate(COMPRESSED_HEAD + compressed);
+            run
+        }
+        _ => lines,
+    }
+}
+
+fn encode_lines(events: &[Event]) -> Vec<u8> {
     let mut run = Vec::with_capacity(events.iter().map(|event| event.body.len() + 40).sum());
     for event in events {
         run.push(event.kind.code());
@@ -118,6 +156,21 @@ pub fn encode_run(events: &[Event]) -> Vec<u8> {
 /// # Errors
 /// Fails if it was not made by [`encode_run`].
 pub fn decode_run(first: u64, run: &Bytes) -> Result<Vec<Event>, DecodeError> {
+    let lines = match run.first() {
+        Some(&COMPRESSED) => {
+            let (head, compressed) = run.split_at_checked(COMPRESSED_HEAD).ok_or(DecodeError)?;
+            let size = head[1..].try_into().map(u32::from_le_bytes).map_err(|_| DecodeError)? as usize;
+            if size > MAX_RUN_BYTES {
+                return Err(DecodeError);
+            }
+            &lz4_flex::block::decompress(compressed, size).map_err(|_| DecodeError)?.into()
+        }
+        _ => run,
+    };
+    decode_lines(first, lines)
+}
+
+fn decode_lines(first: u64, run: &Bytes) -> Result<Vec<Event>, DecodeError> {
     let mut events = Vec::new();
     let mut start = 0;
     for end in memchr::memchr_iter(b'\n', run) {

@@ -22,8 +22,6 @@ mod tests;
 const MAX_PENDING_BYTES: usize = 8 << 20;
 /// The most bytes of recent events in memory, of all sessions together.
 const MAX_RECENT_BYTES: usize = 16 << 20;
-/// What an event takes beside its body, about.
-const EVENT_BYTES: usize = 128;
 /// About how many bytes a subscriber reads at a time.
 const PAGE_BYTES: usize = 256 << 10;
 /// The pause before a failed commit is tried again; it doubles up to the longest.
@@ -343,7 +341,7 @@ impl EventLog {
             // Subscribers of a session that this server has not acquired read the store, because another server may
             // append, too.
             if log.generation.is_some() || !is_shared {
-                let bytes = events.iter().map(|event| event.body.len() + EVENT_BYTES).sum();
+                let bytes = events.iter().map(Event::size).sum();
                 log.tail.push_back(events);
                 state.recent_bytes += bytes;
                 state.recent.push_back(RecentRun { session, last_seq, bytes });

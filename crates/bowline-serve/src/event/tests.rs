@@ -12,7 +12,9 @@ fn event() -> impl Strategy<Value = Event> {
         id.prop_map(Recipient::AllBut)
     ];
     let kind = proptest::sample::select(EventKind::ALL.map(|(kind, _)| kind).to_vec());
-    (kind, recipient, "[^\n]{0,20}").prop_map(|(kind, recipient, body)| Event {
+    // Some runs are long enough to be compressed.
+    let body = prop_oneof!["[^\n]{0,20}", "[^\n]{1,20}".prop_map(|text| text.repeat(100))];
+    (kind, recipient, body).prop_map(|(kind, recipient, body)| Event {
         seq: 0,
         kind,
         recipient,
@@ -32,10 +34,39 @@ proptest! {
     #[test]
     fn any_bytes_are_decoded_or_refused(bytes in proptest::collection::vec(any::<u8>(), 0..40)) {
         let bytes = Bytes::from(bytes);
-        if let Ok(events) = decode_run(1, &bytes) {
+        if let Ok(events) = decode_lines(1, &bytes) {
             prop_assert_eq!(events.len(), bytes.iter().filter(|byte| **byte == b'\n').count());
         }
+        let compressed = [&[COMPRESSED, 40, 0, 0, 0], &bytes[..]].concat();
+        if let Ok(events) = decode_run(1, &compressed.into()) {
+            prop_assert!(events.len() <= 40);
+        }
     }
+}
+
+#[test]
+fn long_runs_are_compressed() {
+    let chunk = |seq| {
+        Event {
+        seq,
+        kind: EventKind::Update,
+        recipient: Recipient::All,
+        body: format!(
+            r#"{{"jsonrpc":"2.0","method":"session/update","params":{{"sessionId":"s","update":{{"sessionUpdate":"agent_message_chunk","content":{{"type":"text","text":"word {seq} "}}}}}}}}"#
+        )
+        .into(),
+    }
+    };
+    let events: Vec<Event> = (1..=100).map(chunk).collect();
+    let run = Bytes::from(encode_run(&events));
+    assert!(run.len() * 8 < encode_lines(&events).len(), "{} bytes", run.len());
+    assert_eq!(decode_run(1, &run), Ok(events.clone()));
+    assert_eq!(encode_run(&events[..1]), encode_lines(&events[..1]), "too short");
+    let cut = run.slice(..run.len() - 1);
+    assert_eq!(decode_run(1, &cut), Err(DecodeError));
+    let mut too_large = run.to_vec();
+    too_large[1..COMPRESSED_HEAD].copy_from_slice(&u32::MAX.to_le_bytes());
+    assert_eq!(decode_run(1, &too_large.into()), Err(DecodeError));
 }
 
 #[test]

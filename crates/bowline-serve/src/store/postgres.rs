@@ -246,10 +246,15 @@ impl PostgresServerStore {
         let rows = self.query(sql, &[(&id, Type::TEXT), (&from, Type::INT8), (&limit, Type::INT8)]).await?;
         let runs =
             self.read_rows(rows, |row| Ok((row.try_get::<_, i64>(0)?, row.try_get::<_, Vec<u8>>(1)?)))?;
-        let mut events = Vec::new();
+        let (mut events, mut bytes) = (Vec::new(), 0);
         for (first, run) in runs {
+            // The query knows only how long compressed runs are.
+            if bytes >= max_bytes.max(1) {
+                break;
+            }
             let decoded = decode_run(from_sql(first), &Bytes::from(run))
                 .map_err(|error| StoreError::Unavailable(error.to_string()))?;
+            bytes += decoded.iter().map(Event::size).sum::<usize>();
             events.extend(decoded.into_iter().filter(|event| event.seq > after));
         }
         Ok(events)

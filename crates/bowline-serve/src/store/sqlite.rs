@@ -168,9 +168,9 @@ impl ServerStore for SqliteServerStore {
                 && let Some(row) = rows.next()?
             {
                 let run = Bytes::from(row.get::<_, Vec<u8>>(1)?);
-                bytes += run.len();
                 let decoded = decode_run(from_sql(row.get(0)?), &run)
                     .map_err(|error| TransactionError::Damaged(error.to_string()))?;
+                bytes += decoded.iter().map(Event::size).sum::<usize>();
                 events.extend(decoded.into_iter().filter(|event| event.seq > after));
             }
             Ok(events)
