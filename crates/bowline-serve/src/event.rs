@@ -110,12 +110,19 @@ const MIN_COMPRESSED_BYTES: usize = 1 << 10;
 /// The most bytes of a run's lines. A server stores less at once, even if one message of the largest size is among it.
 const MAX_RUN_BYTES: usize = 256 << 20;
 
+/// The most bytes of small runs that are joined.
+const MAX_JOINED_BYTES: usize = 64 << 10;
+
 /// Encodes consecutive events as one value: a line for each, with kind, recipient and message. A long run is compressed:
 /// the chunks of a message differ in little but their text, and what a store does costs more than the compression.
 #[must_use]
 pub fn encode_run(events: &[Event]) -> Vec<u8> {
-    let lines = encode_lines(events);
-    if !(MIN_COMPRESSED_BYTES..=MAX_RUN_BYTES).contains(&lines.len()) {
+    compress_run(encode_lines(events))
+}
+
+/// Compresses a run, unless it is short or compressed already.
+pub(crate) fn compress_run(lines: Vec<u8>) -> Vec<u8> {
+    if is_compressed(&lines) || !(MIN_COMPRESSED_BYTES..=MAX_RUN_BYTES).contains(&lines.len()) {
         return lines;
     }
     let mut run = vec![0; COMPRESSED_HEAD + lz4_flex::block::get_maximum_output_size(lines.len())];
@@ -131,7 +138,23 @@ pub fn encode_run(events: &[Event]) -> Vec<u8> {
     }
 }
 
-fn encode_lines(events: &[Event]) -> Vec<u8> {
+/// Appends the run that follows to a run. Returns whether it did: not if one of them is compressed, or if both together
+/// are large.
+pub(crate) fn append_run(run: &mut Vec<u8>, next: &[u8]) -> bool {
+    let is_small = run.len() + next.len() <= MAX_JOINED_BYTES;
+    let can_append = is_small && !is_compressed(run) && !is_compressed(next);
+    if can_append {
+        run.extend_from_slice(next);
+    }
+    can_append
+}
+
+fn is_compressed(run: &[u8]) -> bool {
+    run.first() == Some(&COMPRESSED)
+}
+
+/// Encodes consecutive events as one value that is not compressed.
+pub(crate) fn encode_lines(events: &[Event]) -> Vec<u8> {
     let mut run = Vec::with_capacity(events.iter().map(|event| event.body.len() + 40).sum());
     for event in events {
         run.push(event.kind.code());
@@ -156,18 +179,16 @@ fn encode_lines(events: &[Event]) -> Vec<u8> {
 /// # Errors
 /// Fails if it was not made by [`encode_run`].
 pub fn decode_run(first: u64, run: &Bytes) -> Result<Vec<Event>, DecodeError> {
-    let lines = match run.first() {
-        Some(&COMPRESSED) => {
-            let (head, compressed) = run.split_at_checked(COMPRESSED_HEAD).ok_or(DecodeError)?;
-            let size = head[1..].try_into().map(u32::from_le_bytes).map_err(|_| DecodeError)? as usize;
-            if size > MAX_RUN_BYTES {
-                return Err(DecodeError);
-            }
-            &lz4_flex::block::decompress(compressed, size).map_err(|_| DecodeError)?.into()
-        }
-        _ => run,
-    };
-    decode_lines(first, lines)
+    if !is_compressed(run) {
+        return decode_lines(first, run);
+    }
+    let (head, compressed) = run.split_at_checked(COMPRESSED_HEAD).ok_or(DecodeError)?;
+    let size = head[1..].try_into().map(u32::from_le_bytes).map_err(|_| DecodeError)? as usize;
+    if size > MAX_RUN_BYTES {
+        return Err(DecodeError);
+    }
+    let lines = lz4_flex::block::decompress(compressed, size).map_err(|_| DecodeError)?;
+    decode_lines(first, &lines.into())
 }
 
 fn decode_lines(first: u64, run: &Bytes) -> Result<Vec<Event>, DecodeError> {

@@ -254,8 +254,8 @@ impl PostgresServerStore {
             }
             let decoded = decode_run(from_sql(first), &Bytes::from(run))
                 .map_err(|error| StoreError::Unavailable(error.to_string()))?;
-            bytes += decoded.iter().map(Event::size).sum::<usize>();
-            events.extend(decoded.into_iter().filter(|event| event.seq > after));
+            let wanted = decoded.into_iter().filter(|event| event.seq > after);
+            events.extend(wanted.inspect(|event| bytes += event.size()));
         }
         Ok(events)
     }

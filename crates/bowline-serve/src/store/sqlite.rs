@@ -21,8 +21,11 @@ use super::{
     AcquiredSession, Acquisition, MAX_PAGE_SIZE, MAX_SESSION_BYTES, Mutation, ServerStore, SessionQuery,
     StoreError, StoreFuture, StoredSession,
 };
-use crate::event::{Event, SessionId, decode_run, encode_run};
+use crate::event::{Event, SessionId, decode_run};
 use crate::token::{Role, StoredToken};
+use recent::{RecentRow, RecentRuns};
+
+mod recent;
 
 static SERVER_DATABASE: DatabaseKind = DatabaseKind {
     subject: "the server's sessions in",
@@ -32,7 +35,9 @@ static SERVER_DATABASE: DatabaseKind = DatabaseKind {
     application_id: 0x426f_776c,
     format: 1,
     schema: include_str!("schema.sql"),
-    migrations: &[],
+    migrations: &[
+        "CREATE TABLE recent_runs(id INTEGER PRIMARY KEY, at INTEGER NOT NULL, runs BLOB NOT NULL) STRICT",
+    ],
     newer_format: NewerFormatPolicy::Refuse,
     checked_table: Some("tokens"),
     verify: |_| Ok(None),
@@ -50,11 +55,22 @@ type SqlResult<T> = Result<T, TransactionError<StoreError>>;
 /// The store of a server, in a directory. Clones share one database.
 #[derive(Debug, Clone)]
 pub struct SqliteServerStore {
-    database: Arc<Mutex<Database>>,
+    state: Arc<Mutex<SqliteState>>,
     _server_lock: Option<Arc<FileLock>>,
 }
 
+#[derive(Debug)]
+struct SqliteState {
+    database: Database,
+    recent: RecentRuns,
+}
+
 impl SqliteServerStore {
+    fn new(database: Database, server_lock: Option<FileLock>) -> Self {
+        let state = SqliteState { database, recent: RecentRuns::default() };
+        Self { state: Arc::new(Mutex::new(state)), _server_lock: server_lock.map(Arc::new) }
+    }
+
     /// Opens the store for a server.
     ///
     /// # Errors
@@ -72,7 +88,7 @@ impl SqliteServerStore {
                 directory.display()
             ))
         })?;
-        Ok(Self { database: Arc::new(Mutex::new(database)), _server_lock: Some(Arc::new(lock)) })
+        Ok(Self::new(database, Some(lock)))
     }
 
     /// Opens the store to manage tokens, beside a running server or without one.
@@ -80,7 +96,7 @@ impl SqliteServerStore {
     /// # Errors
     /// Fails if it cannot be opened.
     pub fn open_for_tokens(directory: &Path) -> Result<Self, StoreError> {
-        Ok(Self { database: Arc::new(Mutex::new(open(directory)?)), _server_lock: None })
+        Ok(Self::new(open(directory)?, None))
     }
 
     /// Returns the numbers of sessions and of stored events.
@@ -89,21 +105,24 @@ impl SqliteServerStore {
     /// Fails if the store cannot be read.
     pub async fn counts(&self) -> Result<(u64, u64), StoreError> {
         let sql = "SELECT (SELECT count(*) FROM sessions), (SELECT coalesce(sum(last_seq - first_seq + 1), 0) FROM events)";
-        self.read(|connection| {
-            Ok(connection.query_row(sql, [], |row| Ok((from_sql(row.get(0)?), from_sql(row.get(1)?))))?)
-        })
+        self.read_moved(
+            |recent| !recent.is_empty(),
+            |connection| {
+                Ok(connection.query_row(sql, [], |row| Ok((from_sql(row.get(0)?), from_sql(row.get(1)?))))?)
+            },
+        )
         .await
     }
 
     async fn run_blocking<T: Send + 'static>(
         &self,
-        operation: impl FnOnce(&mut Database) -> Result<Result<T, StoreError>, StorageError> + Send + 'static,
+        operation: impl FnOnce(&mut SqliteState) -> Result<Result<T, StoreError>, StorageError> + Send + 'static,
     ) -> Result<T, StoreError> {
-        let database = Arc::clone(&self.database);
+        let state = Arc::clone(&self.state);
         let run = spawn_blocking(move || {
-            let mut database = database.lock().unwrap_or_else(PoisonError::into_inner);
-            let _lock = database.file().lock(LockMode::Shared, LOCK_TIMEOUT)?;
-            operation(&mut database)
+            let mut state = state.lock().unwrap_or_else(PoisonError::into_inner);
+            let _lock = state.database.file().lock(LockMode::Shared, LOCK_TIMEOUT)?;
+            operation(&mut state)
         });
         match run.await {
             Ok(outcome) => outcome.map_err(unavailable)?,
@@ -115,15 +134,49 @@ impl SqliteServerStore {
         &self,
         body: impl FnOnce(&Connection) -> SqlResult<T> + Send + 'static,
     ) -> Result<T, StoreError> {
-        self.run_blocking(move |database| database.read(body)).await
+        self.run_blocking(move |state| state.database.read(body)).await
+    }
+
+    /// Reads after recent runs were moved to their sessions, if they matter.
+    async fn read_moved<T: Send + 'static>(
+        &self,
+        is_affected: impl FnOnce(&RecentRuns) -> bool + Send + 'static,
+        body: impl FnOnce(&Connection) -> SqlResult<T> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        self.run_blocking(move |state| {
+            if is_affected(&state.recent) {
+                let moved =
+                    state.write(Durability::Deferred, |transaction, recent| recent.move_all(transaction))?;
+                if let Err(error) = moved {
+                    return Ok(Err(error));
+                }
+            }
+            state.database.read(body)
+        })
+        .await
     }
 
     async fn write<T: Send + 'static>(
         &self,
         durability: Durability,
-        body: impl FnOnce(&Connection) -> SqlResult<T> + Send + 'static,
+        body: impl FnOnce(&Connection, &mut RecentRuns) -> SqlResult<T> + Send + 'static,
     ) -> Result<T, StoreError> {
-        self.run_blocking(move |database| database.write(durability, |transaction| body(transaction))).await
+        self.run_blocking(move |state| state.write(durability, body)).await
+    }
+}
+
+impl SqliteState {
+    fn write<T>(
+        &mut self,
+        durability: Durability,
+        body: impl FnOnce(&Connection, &mut RecentRuns) -> SqlResult<T>,
+    ) -> Result<Result<T, StoreError>, StorageError> {
+        let Self { database, recent } = self;
+        let written = database.write(durability, |transaction| body(transaction, recent));
+        if !matches!(written, Ok(Ok(_))) {
+            recent.forget();
+        }
+        written
     }
 }
 
@@ -147,39 +200,50 @@ fn unavailable(error: StorageError) -> StoreError {
 
 impl ServerStore for SqliteServerStore {
     fn commit(&self, mutations: Vec<Mutation>) -> StoreFuture<'_, Vec<SessionId>> {
-        Box::pin(self.write(Durability::Deferred, move |transaction| {
+        Box::pin(self.write(Durability::Deferred, move |transaction, recent| {
+            recent.complete(transaction)?;
             let mut lost = Vec::new();
+            let mut row = RecentRow::default();
             for mutation in mutations {
-                apply(transaction, mutation, &mut lost)?;
+                match mutation {
+                    Mutation::Append { session, generation, events } => {
+                        if !lost.contains(&session)
+                            && !recent.add(transaction, &mut row, &session, generation, &events)?
+                        {
+                            lost.push(session);
+                        }
+                    }
+                    Mutation::Delete(id) => {
+                        recent.insert(transaction, std::mem::take(&mut row))?;
+                        if recent.may_have(&id) {
+                            recent.move_all(transaction)?;
+                        }
+                        delete_session(transaction, &id)?;
+                    }
+                    mutation => apply(transaction, mutation, &mut lost)?,
+                }
             }
+            recent.insert(transaction, row)?;
             Ok(lost)
         }))
     }
 
     fn events_after(&self, session: &SessionId, after: u64, max_bytes: usize) -> StoreFuture<'_, Vec<Event>> {
-        let session = session.clone();
-        Box::pin(self.read(move |connection| {
-            let mut runs = connection.prepare_cached(
-                "SELECT first_seq, run FROM events WHERE session = ?1 AND last_seq > ?2 ORDER BY last_seq",
-            )?;
-            let mut rows = runs.query(params![&*session, to_sql(after)])?;
-            let (mut events, mut bytes) = (Vec::new(), 0);
-            while bytes < max_bytes
-                && let Some(row) = rows.next()?
-            {
-                let run = Bytes::from(row.get::<_, Vec<u8>>(1)?);
-                let decoded = decode_run(from_sql(row.get(0)?), &run)
-                    .map_err(|error| TransactionError::Damaged(error.to_string()))?;
-                bytes += decoded.iter().map(Event::size).sum::<usize>();
-                events.extend(decoded.into_iter().filter(|event| event.seq > after));
-            }
-            Ok(events)
-        }))
+        let (session, of) = (session.clone(), session.clone());
+        let has_recent = move |recent: &RecentRuns| recent.may_have(&of);
+        Box::pin(
+            self.read_moved(has_recent, move |connection| {
+                read_events(connection, &session, after, max_bytes)
+            }),
+        )
     }
 
     fn acquire(&self, session: &SessionId) -> StoreFuture<'_, Acquisition> {
         let session = session.clone();
-        Box::pin(self.write(Durability::Deferred, move |transaction| {
+        Box::pin(self.write(Durability::Deferred, move |transaction, recent| {
+            if recent.may_have(&session) {
+                recent.move_all(transaction)?;
+            }
             let acquired = transaction
                 .query_row(
                     "UPDATE sessions SET generation = generation + 1 WHERE id = ?1 RETURNING generation, last_seq",
@@ -201,7 +265,9 @@ impl ServerStore for SqliteServerStore {
     }
 
     fn sessions(&self, query: SessionQuery) -> StoreFuture<'_, Vec<StoredSession>> {
-        Box::pin(self.read(move |connection| {
+        // They change when a session was last used.
+        let has_recent = |recent: &RecentRuns| !recent.is_empty();
+        Box::pin(self.read_moved(has_recent, move |connection| {
             let mut statement = connection.prepare_cached(&format!(
                 "{SELECT_SESSION} WHERE (?1 IS NULL OR principal = ?1) AND (?2 IS NULL OR cwd = ?2)
                  AND (updated_at, ?4) < (?3, id) AND (archived_at IS NOT NULL) = ?6
@@ -217,7 +283,7 @@ impl ServerStore for SqliteServerStore {
     }
 
     fn add_token(&self, token: StoredToken) -> StoreFuture<'_, ()> {
-        Box::pin(self.write(Durability::Synced, move |transaction| {
+        Box::pin(self.write(Durability::Synced, move |transaction, _| {
             let added = transaction.execute(
                 "INSERT OR IGNORE INTO tokens(id, name, role, secret_hash, created_at, expires_at) VALUES(?1, ?2, ?3, ?4, ?5, ?6)",
                 params![
@@ -253,7 +319,7 @@ impl ServerStore for SqliteServerStore {
 
     fn remove_token(&self, name: &str) -> StoreFuture<'_, bool> {
         let name = name.to_owned();
-        Box::pin(self.write(Durability::Synced, move |transaction| {
+        Box::pin(self.write(Durability::Synced, move |transaction, _| {
             Ok(transaction.execute("DELETE FROM tokens WHERE name = ?1", [name])? > 0)
         }))
     }
@@ -288,52 +354,6 @@ fn apply(transaction: &Connection, mutation: Mutation, lost: &mut Vec<SessionId>
                 lost.push(session.id);
             }
         }
-        Mutation::Append { session, generation, events } => {
-            if lost.contains(&session) {
-                return Ok(());
-            }
-            let (Some(first), Some(last)) = (events.first(), events.last()) else { return Ok(()) };
-            let run = encode_run(&events);
-            let size = to_sql(run.len() as u64);
-            let bytes: Option<i64> = transaction
-                .prepare_cached(
-                    "UPDATE sessions SET last_seq = ?1, bytes = bytes + ?2, updated_at = ?3
-                     WHERE id = ?4 AND generation = ?5 AND last_seq = ?6 RETURNING bytes",
-                )?
-                .query_row(
-                    params![
-                        to_sql(last.seq),
-                        size,
-                        now().0,
-                        &*session,
-                        to_sql(generation),
-                        to_sql(first.seq - 1)
-                    ],
-                    |row| row.get(0),
-                )
-                .optional()?;
-            let Some(bytes) = bytes else {
-                let is_same = transaction
-                    .prepare_cached(
-                        "SELECT 1 FROM events JOIN sessions ON id = session
-                         WHERE session = ?1 AND events.last_seq = ?2 AND first_seq = ?3
-                         AND events.generation = ?4 AND sessions.generation = ?4",
-                    )?
-                    .exists(params![&*session, to_sql(last.seq), to_sql(first.seq), to_sql(generation)])?;
-                if !is_same {
-                    lost.push(session);
-                }
-                return Ok(());
-            };
-            transaction
-                .prepare_cached(
-                    "INSERT INTO events(session, first_seq, last_seq, generation, run) VALUES(?1, ?2, ?3, ?4, ?5)",
-                )?
-                .execute(params![&*session, to_sql(first.seq), to_sql(last.seq), to_sql(generation), run])?;
-            if from_sql(bytes) > MAX_SESSION_BYTES {
-                drop_oldest(transaction, &session, bytes)?;
-            }
-        }
         Mutation::Update { session, generation, change } => {
             if lost.contains(&session) {
                 return Ok(());
@@ -362,13 +382,43 @@ fn apply(transaction: &Connection, mutation: Mutation, lost: &mut Vec<SessionId>
                 lost.push(session);
             }
         }
-        Mutation::Delete(id) => {
-            transaction.execute("DELETE FROM events WHERE session = ?1", [&*id])?;
-            transaction.execute("DELETE FROM sessions WHERE id = ?1", [&*id])?;
-        }
-        // There is only one server.
-        Mutation::Release { .. } | Mutation::Send(_) | Mutation::Received(_) => {}
+        // Made by the caller; and there is only one server.
+        Mutation::Append { .. }
+        | Mutation::Delete(_)
+        | Mutation::Release { .. }
+        | Mutation::Send(_)
+        | Mutation::Received(_) => {}
     }
+    Ok(())
+}
+
+/// Returns the events of a session after a number: at least one if there is any, and then about `max_bytes`.
+fn read_events(
+    connection: &Connection,
+    session: &SessionId,
+    after: u64,
+    max_bytes: usize,
+) -> SqlResult<Vec<Event>> {
+    let mut runs = connection.prepare_cached(
+        "SELECT first_seq, run FROM events WHERE session = ?1 AND last_seq > ?2 ORDER BY last_seq",
+    )?;
+    let mut rows = runs.query(params![&**session, to_sql(after)])?;
+    let (mut events, mut bytes) = (Vec::new(), 0);
+    while bytes < max_bytes.max(1)
+        && let Some(row) = rows.next()?
+    {
+        let run = Bytes::from(row.get::<_, Vec<u8>>(1)?);
+        let decoded = decode_run(from_sql(row.get(0)?), &run)
+            .map_err(|error| TransactionError::Damaged(error.to_string()))?;
+        let wanted = decoded.into_iter().filter(|event| event.seq > after);
+        events.extend(wanted.inspect(|event| bytes += event.size()));
+    }
+    Ok(events)
+}
+
+fn delete_session(transaction: &Connection, id: &SessionId) -> SqlResult<()> {
+    transaction.execute("DELETE FROM events WHERE session = ?1", [&**id])?;
+    transaction.execute("DELETE FROM sessions WHERE id = ?1", [&**id])?;
     Ok(())
 }
 

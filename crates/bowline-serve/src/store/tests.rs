@@ -82,7 +82,8 @@ async fn events_come_back_in_order_after_any_number() {
         assert_eq!(numbers(&*store, "s", 0, 1 << 20).await, [1, 2, 3, 4]);
         assert_eq!(numbers(&*store, "s", 2, 1 << 20).await, [3, 4]);
         assert_eq!(numbers(&*store, "s", 4, 1 << 20).await, [0; 0]);
-        assert_eq!(numbers(&*store, "s", 0, 1).await, [1, 2, 3], "a small page has at least one run");
+        let page = numbers(&*store, "s", 0, 1).await;
+        assert!(!page.is_empty() && [1, 2, 3, 4].starts_with(&page), "a small page has at least one event");
         assert_eq!(numbers(&*store, "unknown", 0, 1 << 20).await, [0; 0]);
     })
     .await;
@@ -144,11 +145,15 @@ async fn a_commit_whose_answer_was_lost_can_be_repeated() {
             assert!(store.commit(all()).await.unwrap().is_empty());
         }
         assert_eq!(numbers(&*store, "s", 0, 1 << 20).await, [1, 2, 3]);
-        assert_eq!(
-            store.commit(vec![append("s", 1, 2..=3)]).await.unwrap(),
-            ["s".into()],
-            "not the same events"
-        );
+        let event = |seq| Event {
+            seq,
+            kind: EventKind::Update,
+            recipient: Recipient::All,
+            body: Bytes::from_static(b"{}"),
+        };
+        let events = [event(2), event(3)].into();
+        let other = Mutation::Append { session: "s".into(), generation: 1, events };
+        assert_eq!(store.commit(vec![other]).await.unwrap(), ["s".into()], "not the same events");
         acquire(&*store, "s").await;
         assert_eq!(store.commit(all()).await.unwrap(), ["s".into()], "another server was there meanwhile");
     })
@@ -305,6 +310,53 @@ async fn two_servers_cannot_share_a_file() {
     let (token, _) = StoredToken::generate("ci", Role::User, Timestamp(1), None).unwrap();
     beside.add_token(token.clone()).await.unwrap();
     assert_eq!(first.token(&token.id).await.unwrap(), Some(token), "a running server sees new tokens");
+}
+
+#[tokio::test]
+async fn recent_events_survive_moves_by_any_process() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = SqliteServerStore::open_for_server(directory.path()).unwrap();
+    let commit = |store: &SqliteServerStore, changes| {
+        let store = store.clone();
+        async move { store.commit(changes).await.unwrap() }
+    };
+    commit(&store, vec![create("a"), create("b")]).await;
+    for seq in 1..=40 {
+        assert!(commit(&store, vec![append("a", 1, seq..=seq), append("b", 1, seq..=seq)]).await.is_empty());
+    }
+    let again = vec![append("a", 1, 40..=40), append("b", 1, 42..=42)];
+    assert_eq!(commit(&store, again).await, ["b".into()], "what is there already, and what has a gap");
+    // Another process moves them, and this one goes on.
+    let beside = SqliteServerStore::open_for_tokens(directory.path()).unwrap();
+    assert_eq!(beside.counts().await.unwrap(), (2, 80));
+    commit(&store, vec![append("a", 1, 41..=41)]).await;
+    assert_eq!(beside.counts().await.unwrap(), (2, 80), "it knows of no others");
+    drop(store);
+    let store = SqliteServerStore::open_for_server(directory.path()).unwrap();
+    assert_eq!(numbers(&store, "a", 39, 1 << 20).await, [40, 41]);
+    commit(&store, vec![append("b", 1, 41..=41), Mutation::Delete("a".into())]).await;
+    assert_eq!(acquire(&store, "b").await, Some((2, 41)));
+    assert_eq!(commit(&store, vec![append("b", 1, 42..=42)]).await, ["b".into()], "of an earlier generation");
+    commit(&store, vec![append("b", 2, 42..=42)]).await;
+    assert_eq!(numbers(&store, "b", 0, 1 << 20).await, (1..=42).collect::<Vec<_>>());
+    assert_eq!(numbers(&store, "a", 0, 1 << 20).await, [0; 0]);
+    let rows = rusqlite::Connection::open(directory.path().join("serve.db")).unwrap();
+    let runs: i64 = rows.query_row("SELECT count(*) FROM events", [], |row| row.get(0)).unwrap();
+    assert_eq!(runs, 3, "small runs of a generation that were moved together are one");
+}
+
+#[tokio::test]
+async fn a_commit_that_fails_leaves_no_trace() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = SqliteServerStore::open_for_server(directory.path()).unwrap();
+    store.commit(vec![create("s"), append("s", 1, 1..=2)]).await.unwrap();
+    let other = rusqlite::Connection::open(directory.path().join("serve.db")).unwrap();
+    let refuse = "CREATE TRIGGER refuse BEFORE INSERT ON recent_runs BEGIN SELECT raise(ABORT, 'no'); END";
+    other.execute_batch(refuse).unwrap();
+    store.commit(vec![append("s", 1, 3..=3)]).await.unwrap_err();
+    other.execute_batch("DROP TRIGGER refuse").unwrap();
+    assert!(store.commit(vec![append("s", 1, 3..=3)]).await.unwrap().is_empty());
+    assert_eq!(numbers(&store, "s", 0, 1 << 20).await, [1, 2, 3]);
 }
 
 #[test]
