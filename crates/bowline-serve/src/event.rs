@@ -120,7 +120,7 @@ pub fn encode_run(events: &[Event]) -> Vec<u8> {
     compress_run(encode_lines(events))
 }
 
-/// Compresses a run, unless it is short or compressed already.
+/// Compresses a run, or other bytes that do not begin with [`COMPRESSED`], unless they are short or compressed already.
 pub(crate) fn compress_run(lines: Vec<u8>) -> Vec<u8> {
     if is_compressed(&lines) || !(MIN_COMPRESSED_BYTES..=MAX_RUN_BYTES).contains(&lines.len()) {
         return lines;
@@ -136,6 +136,19 @@ pub(crate) fn compress_run(lines: Vec<u8>) -> Vec<u8> {
         }
         _ => lines,
     }
+}
+
+/// Returns what [`compress_run`] was given.
+pub(crate) fn decompress_run(run: &Bytes) -> Result<Bytes, DecodeError> {
+    if !is_compressed(run) {
+        return Ok(run.clone());
+    }
+    let (head, compressed) = run.split_at_checked(COMPRESSED_HEAD).ok_or(DecodeError)?;
+    let size = head[1..].try_into().map(u32::from_le_bytes).map_err(|_| DecodeError)? as usize;
+    if size > MAX_RUN_BYTES {
+        return Err(DecodeError);
+    }
+    Ok(lz4_flex::block::decompress(compressed, size).map_err(|_| DecodeError)?.into())
 }
 
 /// Appends the run that follows to a run. Returns whether it did: not if one of them is compressed, or if both together
@@ -179,16 +192,7 @@ pub(crate) fn encode_lines(events: &[Event]) -> Vec<u8> {
 /// # Errors
 /// Fails if it was not made by [`encode_run`].
 pub fn decode_run(first: u64, run: &Bytes) -> Result<Vec<Event>, DecodeError> {
-    if !is_compressed(run) {
-        return decode_lines(first, run);
-    }
-    let (head, compressed) = run.split_at_checked(COMPRESSED_HEAD).ok_or(DecodeError)?;
-    let size = head[1..].try_into().map(u32::from_le_bytes).map_err(|_| DecodeError)? as usize;
-    if size > MAX_RUN_BYTES {
-        return Err(DecodeError);
-    }
-    let lines = lz4_flex::block::decompress(compressed, size).map_err(|_| DecodeError)?;
-    decode_lines(first, &lines.into())
+    decode_lines(first, &decompress_run(run)?)
 }
 
 fn decode_lines(first: u64, run: &Bytes) -> Result<Vec<Event>, DecodeError> {

@@ -60,14 +60,13 @@ fn route_notification(hub: &Hub, worker: WorkerId, method: &str, line: &Bytes) {
         }
         return;
     };
-    let session: SessionId = session.as_ref().into();
     let Some(agent) = state.workers.get_mut(&worker) else { return };
-    if agent.loading.contains(&session) {
+    if agent.loading.contains(&*session) {
         return;
     }
-    if !agent.sessions.contains(&session) {
-        return agent.keep_early_update(session, line);
-    }
+    let Some(session) = agent.sessions.get(&*session).cloned() else {
+        return agent.keep_early_update(session.as_ref().into(), line);
+    };
     let is_update = method == "session/update";
     let kind = if is_update { EventKind::Update } else { EventKind::Notification };
     hub.log.append(&session, kind, Recipient::All, Bytes::copy_from_slice(line));

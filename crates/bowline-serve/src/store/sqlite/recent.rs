@@ -12,7 +12,7 @@ use rusqlite::{Connection, OptionalExtension as _, params};
 
 use super::super::MAX_SESSION_BYTES;
 use super::{SqlResult, drop_oldest, from_sql, read_events, to_sql};
-use crate::event::{Event, SessionId, append_run, compress_run, encode_lines, encode_run};
+use crate::event::{Event, SessionId, append_run, compress_run, decompress_run, encode_lines, encode_run};
 
 /// How much room the rows may take.
 const MAX_RECENT_BYTES: usize = 8 << 20;
@@ -92,9 +92,10 @@ impl RecentRuns {
         if row.0.is_empty() {
             return Ok(());
         }
-        self.bytes += row.0.len();
+        let runs = row.encode();
+        self.bytes += runs.len();
         let mut insert = transaction.prepare_cached("INSERT INTO recent_runs(at, runs) VALUES(?1, ?2)")?;
-        insert.execute(params![now().0, row.0])?;
+        insert.execute(params![now().0, runs])?;
         if self.bytes > MAX_RECENT_BYTES {
             self.move_all(transaction)?;
         }
@@ -108,7 +109,7 @@ impl RecentRuns {
         let mut rows = rows.query([])?;
         while let Some(row) = rows.next()? {
             let (at, runs) = (row.get(0)?, row.get::<_, Vec<u8>>(1)?);
-            let runs = RecentRow(runs).decode().ok_or_else(|| {
+            let runs = RecentRow::decode(runs).ok_or_else(|| {
                 TransactionError::Damaged("a row of the table recent_runs is damaged".to_owned())
             })?;
             for (session, run) in runs {
@@ -177,10 +178,14 @@ struct RunRow {
     run: Vec<u8>,
 }
 
-/// The runs of one commit, each after its session's id: texts and runs begin with their length in four bytes, numbers
-/// have eight, all little-endian.
+/// The runs of one commit, each after its session's id. Texts and runs begin with their length in four bytes, numbers
+/// have eight, all little-endian. A stored row begins with [`ROW_MARK`], unless it is compressed: chunks of several
+/// sessions resemble each other, too.
 #[derive(Debug, Default)]
 pub(super) struct RecentRow(Vec<u8>);
+
+/// The first byte of a row, which no compressed one has.
+const ROW_MARK: u8 = b'r';
 
 impl RecentRow {
     fn add(&mut self, session: &SessionId, RunRow { generation, first, last, run }: RunRow) {
@@ -198,9 +203,15 @@ impl RecentRow {
         self.0.extend_from_slice(bytes);
     }
 
-    /// Returns the runs; `None` if they are damaged.
-    fn decode(&self) -> Option<Vec<(SessionId, RunRow)>> {
-        let mut rest = &self.0[..];
+    fn encode(mut self) -> Vec<u8> {
+        self.0.insert(0, ROW_MARK);
+        compress_run(self.0)
+    }
+
+    /// Returns the runs of a stored row; `None` if it is damaged.
+    fn decode(stored: Vec<u8>) -> Option<Vec<(SessionId, RunRow)>> {
+        let row = decompress_run(&stored.into()).ok()?;
+        let mut rest = row.strip_prefix(&[ROW_MARK])?;
         let mut runs = Vec::new();
         while !rest.is_empty() {
             let session = str::from_utf8(take_bytes(&mut rest)?).ok()?.into();
@@ -231,11 +242,32 @@ mod tests {
         for (session, run) in &runs {
             row.add(session, run.clone());
         }
-        assert_eq!(row.decode(), Some(runs));
+        let stored = row.encode();
+        assert_eq!(RecentRow::decode(stored.clone()), Some(runs));
         // Between two runs, a row may as well end.
-        let first = 4 + 1 + 24 + 4 + 5;
-        for end in (1..row.0.len()).filter(|end| *end != first) {
-            assert_eq!(RecentRow(row.0[..end].to_vec()).decode(), None, "{end}");
+        let first = 1 + 4 + 1 + 24 + 4 + 5;
+        for end in (0..stored.len()).filter(|end| ![1, first].contains(end)) {
+            assert_eq!(RecentRow::decode(stored[..end].to_vec()), None, "{end}");
         }
+    }
+
+    #[test]
+    fn rows_of_similar_runs_are_compressed() {
+        let chunk = |number: u64| RunRow {
+            generation: 1,
+            first: number,
+            last: number,
+            run: format!("u*\t{}{number}\n", r#"{"sessionUpdate":"agent_message_chunk"}"#).into_bytes(),
+        };
+        let runs: Vec<(SessionId, RunRow)> =
+            (1..=50).map(|number| (format!("session-{number}").into(), chunk(number))).collect();
+        let mut row = RecentRow::default();
+        for (session, run) in &runs {
+            row.add(session, run.clone());
+        }
+        let plain = row.0.len();
+        let stored = row.encode();
+        assert!(stored.len() * 3 < plain, "{} of {plain}", stored.len());
+        assert_eq!(RecentRow::decode(stored), Some(runs));
     }
 }
