@@ -75,8 +75,8 @@ fn route_notification(hub: &Hub, worker: WorkerId, method: &str, line: &Bytes) {
     if !is_update || IS_STATE_UPDATE.find(line).is_none() {
         return;
     }
-    if memmem::find(line, b"usage_update").is_some() && state.note_usage(&session, line) {
-        hub.announce_change(&session);
+    if memmem::find(line, b"usage_update").is_some() {
+        hub.note_usage(state, &session, line);
     }
     if SETUP_UPDATES.iter().any(|kind| memmem::find(line, kind.as_bytes()).is_some())
         && let Some(open) = state.sessions.get_mut(&session)
@@ -206,12 +206,15 @@ fn route_response(
             hub.respond(state, &connection, session.as_ref(), &id, response);
         }
         OpenRequest::NewSession { connection, id, cwd, history } => {
-            let message: Value = serde_json::from_slice(line).unwrap_or_default();
+            let mut message: Value = serde_json::from_slice(line).unwrap_or_default();
             let created = message["result"]["sessionId"].as_str().map(SessionId::from);
             let Some(session) = created else {
                 let response: Bytes = replace_id(line, raw, &json!(id).to_string()).into();
                 return hub.respond(state, &connection, None, &id, response);
             };
+            if let Some(worker) = state.workers.get(&worker) {
+                worker.note_agent(&mut message["result"]);
+            }
             register_session(hub, state, worker, &connection, id, session, cwd, &message["result"], &history);
         }
     }

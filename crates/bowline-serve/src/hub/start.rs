@@ -52,7 +52,11 @@ impl Hub {
         };
         let params = &message["params"];
         let capabilities = params["clientCapabilities"].clone();
-        let key = WorkerKey { principal: principal.name.clone(), capabilities: capabilities.to_string() };
+        let key = WorkerKey {
+            principal: principal.name.clone(),
+            capabilities: capabilities.to_string(),
+            agent: None,
+        };
         if key.capabilities.len() > MAX_CAPABILITIES_BYTES {
             return Err(invalid("clientCapabilities has more than 64 KiB"));
         }
@@ -141,7 +145,7 @@ impl Hub {
         key: &WorkerKey,
         initialize: &Value,
     ) -> Result<(WorkerId, Value), String> {
-        let streams = self.launcher.launch(&key.principal).await?;
+        let streams = self.launcher.launch(&key.principal, key.agent.as_deref()).await?;
         self.metrics.add_agent_start();
         let input = Arc::new(LineQueue::default());
         let id = {

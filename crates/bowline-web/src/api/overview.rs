@@ -142,6 +142,7 @@ fn describe(
         "workspace": workspace,
         "title": session.title,
         "principal": session.principal,
+        "agent": session.agent(),
         "state": activity.state.name(),
         "waitingFor": activity.waiting_for.filter(|_| activity.state == SessionState::Waiting),
         "createdAt": session.created_at.0,
