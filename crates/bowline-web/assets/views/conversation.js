@@ -7,7 +7,7 @@ import { Icon } from "../icons.js";
 import { Markdown } from "../markdown.js";
 import { routeHash } from "../router.js";
 import { messageText } from "../store.js";
-import { Empty, Meter, StateBadge } from "../ui.js";
+import { Boundary, Empty, Meter, Problem, StateBadge } from "../ui.js";
 import { VirtualList } from "../virtual-list.js";
 import { Approval } from "./approval.js";
 import { Composer } from "./composer.js";
@@ -56,7 +56,7 @@ export function Conversation({ id }) {
 
   return html`<main class="conversation" id="main" tabindex="-1">
     <${Head} session=${session} />
-    ${session.status.value === "failed" && html`<${Empty} title="This session cannot be opened"><p class="problem" role="alert">${session.error.value}</p><a href="#/">All sessions</a><//>`}
+    ${session.status.value === "failed" && html`<${Empty} title="This session cannot be opened"><${Problem} text=${session.error.value} /><a href="#/">All sessions</a><//>`}
     ${session.status.value === "loading" && state.items.length === 0 && html`<p class="muted loading pad">Loading…</p>`}
     ${session.status.value === "ready" && state.items.length === 0 && html`<${Empty} title="What should the agent do?"><p class="muted">It works in <span class="path">${root}</span>. Every change can be undone.</p><//>`}
     <${VirtualList} id=${id} items=${state.items} revision=${revision} busy=${isBusy} label="Conversation" isFeed row=${row}
@@ -64,9 +64,9 @@ export function Conversation({ id }) {
       footer=${html`<${Progress} isBusy=${isBusy} isWaiting=${questions.length > 0} />`} />
     <div class="bottom">
       ${state.plan.length > 0 && html`<${Plan} entries=${state.plan} />`}
-      ${question && (question.method === "session/request_permission"
+      ${question && html`<${Boundary} of=${question.id}>${question.method === "session/request_permission"
         ? html`<${Approval} key=${question.id} question=${question} count=${questions.length} root=${root} canAnswer=${canWrite} call=${state.tools.get(question.params.toolCall?.toolCallId)?.call ?? null} />`
-        : html`<${Elicitation} key=${question.id} question=${question} canAnswer=${canWrite} />`)}
+        : html`<${Elicitation} key=${question.id} question=${question} canAnswer=${canWrite} />`}<//>`}
       ${session.status.value !== "failed" && html`<${Composer} key=${id} session=${session} revision=${revision} canWrite=${canWrite} />`}
     </div>
   </main>`;
@@ -80,8 +80,8 @@ function Head({ session }) {
   const state = session.allQuestions.value.length > 0 ? "waiting" : session.isBusy.value ? "working" : summary?.state ?? "idle";
   return html`<header class="view-head">
     <a class="quiet icon-button back" href="#/" aria-label="All sessions"><${Icon} name="back" /></a>
-    <div class="view-title"><h1><bdi>${visible(session.state.title || summary?.title || firstPrompt(session.state) || "New session")}</bdi></h1>
-      <p class="muted"><${StateBadge} state=${state} /><span class="path" title=${session.cwd.value}>${session.cwd.value}</span></p></div>
+    <div class="view-title"><h1><bdi>${visible(session.state.title || summary?.title || firstPrompt(session.state) || "Untitled session")}</bdi></h1>
+      <p class="muted">${session.status.value !== "failed" && html`<${StateBadge} state=${state} />`}<span class="path" title=${session.cwd.value}>${session.cwd.value}</span>${session.state.agent && html`<span class="agent-name">${visible(session.state.agent.info?.title ?? session.state.agent.name)}</span>`}</p></div>
     ${usage && html`<span class="usage" title=${`${usage.used.toLocaleString("en")} of ${usage.size.toLocaleString("en")} tokens`}><${Meter} ...${usage} /><span>${compact(usage.used)} / ${compact(usage.size)}</span>${usage.cost && html`<span>${costText(usage.cost)}</span>`}</span>`}
     <${SessionTabs} id=${session.id} current=${view} />
   </header>`;
@@ -133,10 +133,10 @@ class Row extends Component {
   render() {
     const { item, isOpen, onToggle, root, position, size, isLast } = this.props;
     return html`<article class=${`item item-${item.kind}`} aria-posinset=${position} aria-setsize=${size} aria-label=${LABELS[item.kind]} tabindex="-1">
-      ${item.kind === "tool" ? html`<${ToolCallView} item=${item} version=${item.version} root=${root} isOpen=${isOpen} onToggle=${() => this.props.onToggle()} />`
+      <${Boundary} of=${`${item.version} ${isOpen}`}>${item.kind === "tool" ? html`<${ToolCallView} item=${item} version=${item.version} root=${root} isOpen=${isOpen} onToggle=${() => this.props.onToggle()} />`
         : item.kind === "note" ? html`<${Note} item=${item} />`
         : item.kind === "thought" ? html`<${Thought} item=${item} version=${item.version} isOpen=${isOpen} onToggle=${onToggle} isLast=${isLast} />`
-        : html`<${Message} item=${item} version=${item.version} />`}
+        : html`<${Message} item=${item} version=${item.version} />`}<//>
     </article>`;
   }
 }
