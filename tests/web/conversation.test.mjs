@@ -2,6 +2,7 @@
 // and changes.
 
 import assert from "node:assert/strict";
+import { spawnSync } from "node:child_process";
 import { readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { describe, test } from "node:test";
@@ -318,6 +319,8 @@ describe("changes", () => {
     assert.equal(await site.disk("src/parser.rs"), `// first\n${original}// last\n`);
     const [download] = await Promise.all([page.waitForEvent("download"), page.getByRole("link", { name: "Download patch" }).click()]);
     assert.match(await readFile(await download.path(), "utf8"), /^\+\/\/ first$/m);
+    const git = spawnSync("git", ["apply", "--check", "--reverse", await download.path()], { cwd: site.server.project, encoding: "utf8" });
+    assert.equal(git.status, 0, git.stderr);
     assert.equal(decodeURIComponent(page.url().split("/").at(-2)), id);
   });
 

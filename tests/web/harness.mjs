@@ -68,9 +68,10 @@ async function freePort() {
 /** A project directory and the program's own directories, which survive restarts. */
 export class Server {
   /** Starts `bowline web`, or `bowline serve` for several people. */
-  static async start({ directory, isShared = false, isOwnAgent = false, config = "", offers = [] } = {}) {
+  static async start({ directory, isShared = false, isOwnAgent = false, agent = AGENT, config = "", offers = [] } = {}) {
     const server = new Server();
     server.isOwnAgent = isOwnAgent;
+    server.agent = agent;
     server.isShared = isShared;
     server.offers = offers;
     server.directory = directory ?? await mkdtemp(join(tmpdir(), "bowline-web-"));
@@ -99,7 +100,7 @@ export class Server {
 
   async launch() {
     const how = this.isShared ? ["serve", "--root", this.project, ...this.offers.flatMap((name) => ["--offer", name])] : ["web", "--no-open"];
-    const agent = this.isOwnAgent ? [] : ["--", ...AGENT];
+    const agent = this.isOwnAgent ? [] : ["--", ...this.agent];
     this.log = [];
     this.child = spawn(program, [...how, "--listen", `127.0.0.1:${this.port}`, ...agent], { cwd: this.project, env: this.env, stdio: ["pipe", "pipe", "pipe"] });
     for (const input of [this.child.stdout, this.child.stderr]) {

@@ -3,7 +3,7 @@
 
 import assert from "node:assert/strict";
 import { once } from "node:events";
-import { readFile } from "node:fs/promises";
+import { readdir, readFile, writeFile } from "node:fs/promises";
 import { createServer } from "node:http";
 import { join } from "node:path";
 import { describe, test } from "node:test";
@@ -224,6 +224,9 @@ describe("overview", () => {
       await page.goto(`${own.origin}/#/`);
       const row = page.getByRole("listitem").filter({ hasText: "who" });
       await row.getByText("second", { exact: true }).waitFor();
+      await page.getByLabel("Search sessions").fill("second");
+      await page.getByText("1 session", { exact: true }).waitFor();
+      await row.waitFor();
       assert.equal(await page.getByText("Untitled session").count(), 0);
     } finally {
       await own.stop();
@@ -294,6 +297,29 @@ describe("records", () => {
     await page.locator("p.good").waitFor();
   });
 
+  test("a changed audit log is found", async () => {
+    const own = await Server.start();
+    try {
+      const page = await openPage(site.browser, own);
+      site.keep(page);
+      await startSession(page);
+      await prompt(page, "write audited.txt x");
+      await answerWith(page, "Allow once");
+      await shown(page, "result: written");
+      const files = (await readdir(join(own.directory, "state"), { recursive: true, withFileTypes: true })).filter((entry) => entry.isFile());
+      for (const entry of files) {
+        const path = join(entry.parentPath, entry.name);
+        const text = await readFile(path, "latin1");
+        if (text.startsWith("{") && text.includes("audited.txt")) await writeFile(path, text.replaceAll("audited.txt", "another.txt"), "latin1");
+      }
+      await page.goto(`${own.origin}/#/audit`);
+      await page.getByRole("button", { name: "Verify the chain" }).click();
+      await page.getByText("the log is not as it was written").waitFor();
+    } finally {
+      await own.stop();
+    }
+  });
+
   test("the wire shows raw messages of the session and of the page", async () => {
     const page = await site.open();
     await startSession(page);
@@ -348,6 +374,23 @@ describe("faults", () => {
     await prompt(page, "after");
     await shown(page, "echo: after");
     await shown(page, "echo: before");
+  });
+
+  test("an agent that does not start is named, and used once it does", async () => {
+    const own = await Server.start({ agent: ["sh", "-c", 'exec "$HOME/agent"'] });
+    try {
+      const page = await openPage(site.browser, own, { viewport: PHONE });
+      site.keep(page);
+      await page.getByRole("alert").getByText("The agent of this server cannot be used: the agent ended while it was starting").waitFor();
+      await writeFile(join(own.directory, "agent"), `#!/bin/sh\nexec ${AGENT.join(" ")}\n`, { mode: 0o755 });
+      await page.getByRole("button", { name: "Retry" }).click();
+      await page.getByRole("alert").waitFor({ state: "detached" });
+      await startSession(page);
+      await prompt(page, "at last");
+      await shown(page, "echo: at last");
+    } finally {
+      await own.stop();
+    }
   });
 
   test("a dropped socket is opened again, and what was typed meanwhile is sent", async () => {
@@ -408,6 +451,8 @@ describe("faults", () => {
       const row = page.getByRole("listitem").filter({ hasText: "think" });
       await row.getByText("Failed").waitFor();
       await row.getByText("8% · $0.06").waitFor();
+      await row.getByRole("link").click();
+      await page.getByRole("alert").getByText("The model is not reachable").waitFor();
     } finally {
       await own.stop();
     }

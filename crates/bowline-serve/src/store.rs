@@ -100,8 +100,8 @@ pub struct PendingWork {
 /// How a session's last turn went, for an overview.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TurnReport {
-    /// Whether it ended with an error, or was interrupted.
-    pub has_failed: bool,
+    /// Why it failed, if it ended with an error or was interrupted.
+    pub failure: Option<String>,
     /// What the agent reported last about tokens and costs.
     pub usage: Option<Value>,
 }

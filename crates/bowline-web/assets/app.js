@@ -2,7 +2,7 @@
 
 import { html, render, signal, useEffect, useState } from "./lib.js";
 import { get, post } from "./api.js";
-import { connectionState, me, reconnect, startClient } from "./client.js";
+import { connectionError, connectionState, me, reconnect, startClient } from "./client.js";
 import { Icon, Mark } from "./icons.js";
 import { Keyboard, showHelp } from "./keyboard.js";
 import { startNotifications, toggleNotifications } from "./notifications.js";
@@ -92,7 +92,7 @@ function Bar() {
 function ConnectionNote() {
   if (connectionState.value === "open") return html`<span role="status" class="hidden">Connected</span>`;
   if (connectionState.value === "connecting") return html`<span role="status" class="connection">Connecting…</span>`;
-  return html`<span role="status" class="connection lost"><span>Connection lost</span><button type="button" class="small" onClick=${reconnect}>Retry</button></span>`;
+  return html`<span role="status" class="connection lost"><span>${connectionError.value ? "No agent" : "Connection lost"}</span><button type="button" class="small" onClick=${reconnect}>Retry</button></span>`;
 }
 
 function View() {
@@ -123,6 +123,7 @@ function App() {
   return html`<div class="app">
     <a class="skip" href="#main" onClick=${(/** @type {Event} */ event) => { event.preventDefault(); document.getElementById("main")?.focus(); }}>Skip to content</a>
     <${Bar} />
+    ${connectionError.value && html`<div class="banner"><${Problem} text=${`The agent of this server cannot be used: ${connectionError.value}`} /></div>`}
     <div class=${id ? "body with-sidebar" : "body"}>${id && html`<${Sidebar} current=${id} />`}<${Boundary} of=${route.value}><${View} /><//></div>
     <${NewSession} /><${Confirmation} /><${Keyboard} /><${Toasts} />
   </div>`;

@@ -17,6 +17,9 @@ const MAX_LIVE = 12;
 /** The state of the connection. */
 export const connectionState = signal(/** @type {import("./acp.js").ConnectionState} */ ("connecting"));
 
+/** Why the server did not accept the connection: its agent does not start. */
+export const connectionError = signal("");
+
 /** What the agent can do. */
 export const capabilities = signal(/** @type {Json} */ ({}));
 
@@ -87,7 +90,11 @@ async function initialize() {
     protocolVersion: 1,
     clientCapabilities: { fs: { readTextFile: false, writeTextFile: false }, terminal: false, elicitation: { form: {}, url: {} }, _meta: { terminal_output: true } },
     clientInfo: { name: "bowline-web", title: "Bowline web page", version: me.value?.version ?? "0" },
+  }).catch((error) => {
+    if (!(error instanceof RpcError && error.code === CONNECTION_LOST)) connectionError.value = error.message;
+    throw error;
   });
+  connectionError.value = "";
   capabilities.value = result.agentCapabilities ?? {};
   agent.value = result.agentInfo ?? null;
 }
@@ -378,7 +385,7 @@ export class LiveSession {
       addNote(this.state, "error", error instanceof Error ? error.message : String(error));
     }
     endTurn(this.state);
-    patchSession(this.id, { state: "idle" });
+    patchSession(this.id, { state: "idle", failure: null });
     this.ownTurn.value = false;
     this.touch();
     refreshOverview();

@@ -85,6 +85,7 @@
  * @property {string|null} agent its name; `null` for the server's usual agent
  * @property {"working"|"waiting"|"idle"|"failed"} state
  * @property {string|null} waitingFor
+ * @property {string|null} failure why the last turn failed
  * @property {number} createdAt
  * @property {number} updatedAt
  * @property {boolean} archived

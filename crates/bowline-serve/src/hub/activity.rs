@@ -3,6 +3,11 @@
 use super::*;
 use crate::store::StoredSession;
 
+/// Why a turn failed whose server is gone.
+pub(super) const INTERRUPTED: &str =
+    "the server stopped during this request; what the agent did until then is in the session";
+/// The longest reason of a failure that is remembered, in characters.
+const MAX_FAILURE_CHARS: usize = 1000;
 /// The longest report of usage that is remembered, in bytes.
 const MAX_USAGE_BYTES: usize = 4096;
 /// The most events that wait for a subscriber; one that is slower learns that it missed some.
@@ -43,6 +48,8 @@ pub struct SessionActivity {
     pub waiting_for: Option<String>,
     /// What the agent reported last about tokens and costs.
     pub usage: Option<Value>,
+    /// Why the last turn failed, if it did.
+    pub failure: Option<String>,
 }
 
 /// What happens at a hub, for an overview.
@@ -64,7 +71,7 @@ impl HubState {
             Some(_) if !pending.questions.is_empty() => SessionState::Waiting,
             Some(_) if !pending.requests.is_empty() => SessionState::Working,
             None if !pending.is_empty() => SessionState::Failed,
-            _ if pending.last_turn.has_failed => SessionState::Failed,
+            _ if pending.last_turn.failure.is_some() => SessionState::Failed,
             _ => SessionState::Idle,
         };
         let questions = self.agent_requests.values();
@@ -74,13 +81,15 @@ impl HubState {
             state,
             waiting_for: first.map(|request| describe_question(&request.method, &request.body)),
             usage: pending.last_turn.usage.clone(),
+            failure: (state == SessionState::Failed)
+                .then(|| pending.last_turn.failure.clone().unwrap_or_else(|| INTERRUPTED.to_owned())),
         }
     }
 
-    /// Notes whether the last turn of a session failed. It is stored with the response.
-    pub(super) fn note_turn(&mut self, session: &SessionId, has_failed: bool) {
+    /// Notes whether the last turn of a session failed, and why. It is stored with the response.
+    pub(super) fn note_turn(&mut self, session: &SessionId, failure: Option<&str>) {
         if let Some(open) = self.sessions.get_mut(session) {
-            open.pending.last_turn.has_failed = has_failed;
+            open.pending.last_turn.failure = failure.map(|why| why.chars().take(MAX_FAILURE_CHARS).collect());
         }
     }
 }

@@ -174,12 +174,11 @@ pub(super) fn settle(hub: &Hub, session: &SessionId, mut pending: PendingWork) -
     }
     for (connection, request) in pending.requests.clone() {
         let Ok(id) = serde_json::from_value::<RequestId>(request.clone()) else { continue };
-        let why = "the server stopped during this request; what the agent did until then is in the session";
         let recipient = Recipient::Only(connection.clone());
-        let error = message::error(&id, message::INTERNAL, why);
+        let error = message::error(&id, message::INTERNAL, activity::INTERRUPTED);
         hub.log.append(session, EventKind::Response, recipient, error);
         pending.mark_answered(&connection, request);
-        pending.last_turn.has_failed = true;
+        pending.last_turn.failure = Some(activity::INTERRUPTED.to_owned());
     }
     for question in pending.questions.drain(..) {
         let cancellation = message::cancellation(&json!(question.id));

@@ -108,7 +108,9 @@ async fn usage_and_a_failed_turn_are_known_after_a_restart() {
     let session = SessionId::from(session);
     assert_eq!(activity(&server.hub, &session).await, "failed ");
     let stored = server.hub.store().session(&session).await.unwrap().unwrap();
-    assert_eq!(server.hub.activity(&stored).usage.unwrap()["used"], 7);
+    let activity = server.hub.activity(&stored);
+    assert_eq!(activity.usage.unwrap()["used"], 7);
+    assert_eq!(activity.failure.as_deref(), Some("the agent ended"));
 }
 
 #[tokio::test]

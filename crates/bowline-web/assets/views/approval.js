@@ -86,7 +86,7 @@ export function Approval({ question, count, root, canAnswer, call: announced }) 
   const allows = options.filter(({ kind }) => kind.startsWith("allow"));
   const rejects = options.filter(({ kind }) => !kind.startsWith("allow"));
   return html`<section class="approval" ref=${panel} role="group" aria-label="Permission request" aria-live="polite">
-    <header><span class="approval-mark"><${Icon} name="warning" /></span><h2><bdi>${visible(withRelativePaths(String(call.title || "The agent asks for permission"), root))}</bdi></h2>
+    <header><span class="approval-mark"><${Icon} name="warning" /></span><h2><bdi>${visible(withRelativePaths(typeof call.title === "string" && call.title ? call.title : "The agent asks for permission", root))}</bdi></h2>
       ${count > 1 && html`<span class="muted">1 of ${plural(count, "request")}</span>`}</header>
     <div class="approval-body" tabindex="0" role="region" aria-label="What is asked for">
       ${command && html`<pre class="command" aria-label="Command">${visible(command)}</pre>${dangers && dangers.length > 0 && html`<ul class="dangers" aria-label="Dangers">${dangers.map((danger) => html`<li>${visible(danger)}</li>`)}</ul>`}`}
@@ -197,6 +197,7 @@ function textsOf(call) {
 /** @param {{call: any}} props */
 function Described({ call }) {
   const paths = (call.locations ?? []).map((/** @type {any} */ location) => String(location?.path ?? ""));
+  if (paths.length === 0 && (call.rawInput === undefined || call.rawInput === null)) return html`<p class="muted">The agent does not say what it wants to do.</p>`;
   return html`${paths.map((/** @type {string} */ path) => html`<p class="path"><bdi>${visible(path)}</bdi></p>`)}
     ${call.rawInput !== undefined && call.rawInput !== null && html`<pre class="output">${visible(JSON.stringify(call.rawInput, null, 2)).slice(0, 20_000)}</pre>`}`;
 }

@@ -2,7 +2,7 @@
 
 import { html, useEffect, useState } from "../lib.js";
 import { get, post } from "../api.js";
-import { dateTime, shortPath, visible } from "../format.js";
+import { dateTime, sentence, shortPath, visible } from "../format.js";
 import { Icon } from "../icons.js";
 import { sessions } from "../overview-store.js";
 import { Empty, Problem } from "../ui.js";
@@ -46,7 +46,7 @@ export function Audit() {
   return html`<main class="page" id="main" tabindex="-1">
     <header class="page-head"><div><h1>Audit log</h1><p class="muted">Every operation that was decided, in a chain that shows later changes.${workspace && html` <span class="path">${workspace}</span>`}</p></div>
       <button type="button" onClick=${verify} disabled=${check === "running" || !workspace}>${check === "running" ? "Verifying…" : "Verify the chain"}</button></header>
-    <div role="status">${check && check !== "running" && html`<p class=${check.ok ? "good" : "problem"}><${Icon} name=${check.ok ? "check" : "warning"} /> ${check.text}</p>`}</div>
+    <div role="status">${check && check !== "running" && html`<p class=${check.ok ? "good" : "problem"}><${Icon} name=${check.ok ? "check" : "warning"} /> <span class="plain">${visible(sentence(check.text))}</span></p>`}</div>
     <div class="toolbar" role="search">
       <label class="search"><${Icon} name="search" /><span class="hidden">Search the audit log</span><input type="search" id="search" placeholder="Search operation, target or session" value=${query} onInput=${(/** @type {any} */ event) => setQuery(event.target.value)} /></label>
       <label class="setting"><span class="hidden">Decision</span><select value=${decision} onChange=${(/** @type {any} */ event) => setDecision(event.target.value)}>

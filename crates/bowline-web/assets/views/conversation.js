@@ -2,7 +2,7 @@
 
 import { Component, html, useEffect, useMemo, useState } from "../lib.js";
 import { connectionState, me, openSession } from "../client.js";
-import { compact, costText, firstLine, plural, visible } from "../format.js";
+import { compact, costText, firstLine, plural, sentence, visible } from "../format.js";
 import { Icon } from "../icons.js";
 import { Markdown } from "../markdown.js";
 import { routeHash } from "../router.js";
@@ -61,7 +61,7 @@ export function Conversation({ id }) {
     ${session.status.value === "ready" && state.items.length === 0 && html`<${Empty} title="What should the agent do?"><p class="muted">It works in <span class="path">${root}</span>. Every change can be undone.</p><//>`}
     <${VirtualList} id=${id} items=${state.items} revision=${revision} busy=${isBusy} label="Conversation" isFeed row=${row}
       header=${state.dropped > 0 && html`<p class="muted center">${plural(state.dropped, "earlier entry", "earlier entries")} left out</p>`}
-      footer=${html`<${Progress} isBusy=${isBusy} isWaiting=${questions.length > 0} />`} />
+      footer=${html`<${Progress} session=${session} isBusy=${isBusy} isWaiting=${questions.length > 0} />`} />
     <div class="bottom">
       ${state.plan.length > 0 && html`<${Plan} entries=${state.plan} />`}
       ${question && html`<${Boundary} of=${question.id}>${question.method === "session/request_permission"
@@ -99,8 +99,14 @@ export function SessionTabs({ id, current }) {
   return html`<nav class="tabs" aria-label="Session views">${tabs.map(([view, name]) => html`<a href=${routeHash({ view, id })} aria-current=${view === current ? "page" : undefined}>${name}</a>`)}</nav>`;
 }
 
-/** @param {{isBusy: boolean, isWaiting: boolean}} props */
-function Progress({ isBusy, isWaiting }) {
+/** @param {{session: import("../client.js").LiveSession, isBusy: boolean, isWaiting: boolean}} props */
+function Progress({ session, isBusy, isWaiting }) {
+  const last = session.state.items[session.state.items.length - 1];
+  const failure = isBusy || session.isLoading.value ? null : session.summary.value?.failure;
+  // The tab that sent the prompt has the error already; others, and a page that was loaded again, do not.
+  if (failure && !(last?.kind === "note" && last.level === "error")) {
+    return html`<div class="item"><${Note} item=${{ level: "error", text: sentence(failure), detail: "" }} /></div>`;
+  }
   if (connectionState.value === "open" && isBusy && !isWaiting) return html`<p class="progress" role="status"><span class="pulse" aria-hidden="true"></span>Working</p>`;
   return html`<p class="progress" role="status"></p>`;
 }
@@ -165,7 +171,7 @@ function Thought({ item, isOpen, onToggle, isLast }) {
   </div>`;
 }
 
-/** @param {{item: import("../types.js").NoteItem}} props */
+/** @param {{item: Pick<import("../types.js").NoteItem, "level"|"text"|"detail">}} props */
 function Note({ item }) {
   return html`<div class=${`note note-${item.level}`} role=${item.level === "error" ? "alert" : undefined}>${item.level !== "info" && html`<${Icon} name="warning" />`}<div><p><bdi>${visible(item.text)}</bdi></p>${item.detail && html`<p class="muted plain">${visible(item.detail)}</p>`}</div></div>`;
 }

@@ -86,7 +86,7 @@ function Form({ onClose }) {
             ? html`<optgroup label=${group}>${choices.map((choice) => html`<option value=${choice.value}>${choice.name}</option>`)}</optgroup>`
             : choices.map((choice) => html`<option value=${choice.value}>${choice.name}</option>`))}
         </select></label>`)}
-      ${isAsking && html`<p class="muted hint">Asking the agent for its models and modes…</p>`}
+      ${isAsking && isConnected && html`<p class="muted hint">Asking the agent for its models and modes…</p>`}
       <${Problem} text=${state.error} />
       <footer><button type="button" onClick=${onClose}>Cancel</button>
         <button type="submit" class="primary" aria-busy=${isAsking} disabled=${state.isBusy || !isConnected}>${state.isBusy ? "Starting…" : "Start session"}</button></footer>

@@ -72,7 +72,7 @@ export function Overview() {
     <${Toolbar} />
     <${Problem} text=${overviewError.value} />
     ${list?.length === 0 && html`<${Empty} title=${filter.value.query ? "No session matches" : filter.value.archived ? "Nothing is archived" : "No sessions yet"}>
-      <p class="muted">${filter.value.query ? "Titles, directories and names are searched." : "A session is a conversation with the agent in one directory."}</p>
+      <p class="muted">${filter.value.query ? "Titles, directories and agents are searched." : filter.value.archived ? "Archived sessions are kept here, out of the list of current ones." : "A session is a conversation with the agent in one directory."}</p>
     <//>`}
     ${groupByWorkspace(list ?? []).map(({ workspace, sessions: group }) => html`<section key=${workspace} class="workspace" aria-label=${`Workspace ${baseName(workspace)}`}>
       <header><h2>${baseName(workspace)}</h2><span class="muted path" title=${workspace}>${workspace}</span></header>
