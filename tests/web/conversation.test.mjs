@@ -282,8 +282,13 @@ describe("approvals", () => {
     const id = await startSession(page);
     await prompt(page, "propose");
     const tab = await site.openTab(page, `#/s/${id}`);
-    await Promise.all([page, tab].map((view) => approval(view).locator("[data-option=once]:enabled").waitFor()));
-    await Promise.all([answerWith(page, "Allow once"), approval(tab).locator("[data-option=reject]").click()]);
+    const buttons = await Promise.all([[page, "once"], [tab, "reject"]].map(async ([view, option]) => {
+      const button = approval(view).locator(`[data-option=${option}]:enabled`);
+      await button.waitFor();
+      return button.elementHandle();
+    }));
+    // The answer of the other tab may be there first.
+    await Promise.all(buttons.map((button) => button.evaluate((element) => element.click())));
     const answers = await Promise.all([page, tab].map(async (view) => {
       await approval(view).waitFor({ state: "detached" });
       const answer = conversation(view).getByText(/^answer: (once|reject)$/);
@@ -346,7 +351,7 @@ describe("changes", () => {
     await conflict.getByLabel("conflict.txt after the undo").getByText("as it was").waitFor();
     assert.equal(await site.disk("conflict.txt"), "a person wrote that\n");
     await conflict.getByRole("button", { name: "Write both sides with markers" }).click();
-    await page.getByText("Undone: 1 file").waitFor();
+    await conflict.waitFor({ state: "detached" });
     assert.match(await site.disk("conflict.txt"), /<<<<<<<[\s\S]*a person wrote that[\s\S]*as it was[\s\S]*>>>>>>>/);
   });
 });

@@ -77,7 +77,7 @@ export function toast(text, { isError = false } = {}) {
   toasts.value = [...toasts.value.slice(-3), { key, text, isError }];
   setTimeout(() => {
     toasts.value = toasts.value.filter((other) => other.key !== key);
-  }, isError ? 10_000 : 4000);
+  }, isError ? 10_000 : 6000);
 }
 
 /** Tells the user about an error. @param {unknown} error */

@@ -94,21 +94,19 @@ impl HubState {
     }
 }
 
-impl Hub {
-    /// Notes what an agent reports about tokens and costs. It is stored when the turn ends: agents report it often.
-    pub(super) fn note_usage(&self, state: &mut HubState, session: &SessionId, line: &[u8]) {
-        let Ok(mut message) = serde_json::from_slice::<Value>(line) else { return };
-        let update = message["params"]["update"].take();
-        if update["sessionUpdate"] != "usage_update" || line.len() > MAX_USAGE_BYTES {
-            return;
-        }
-        let Some(open) = state.sessions.get_mut(session) else { return };
-        open.pending.last_turn.usage = Some(update);
-        if open.pending.requests.is_empty() {
-            self.save_pending(session, open);
-        } else {
-            self.announce_change(session);
-        }
+/// Notes what an agent reports about tokens and costs. It is stored when the turn ends: agents report it often.
+pub(super) fn note_usage(hub: &Hub, state: &mut HubState, session: &SessionId, line: &[u8]) {
+    let Ok(mut message) = serde_json::from_slice::<Value>(line) else { return };
+    let update = message["params"]["update"].take();
+    if update["sessionUpdate"] != "usage_update" || line.len() > MAX_USAGE_BYTES {
+        return;
+    }
+    let Some(open) = state.sessions.get_mut(session) else { return };
+    open.pending.last_turn.usage = Some(update);
+    if open.pending.requests.is_empty() {
+        hub.save_pending(session, open);
+    } else {
+        hub.announce_change(session);
     }
 }
 

@@ -76,7 +76,7 @@ fn route_notification(hub: &Hub, worker: WorkerId, method: &str, line: &Bytes) {
         return;
     }
     if memmem::find(line, b"usage_update").is_some() {
-        hub.note_usage(state, &session, line);
+        activity::note_usage(hub, state, &session, line);
     }
     if SETUP_UPDATES.iter().any(|kind| memmem::find(line, kind.as_bytes()).is_some())
         && let Some(open) = state.sessions.get_mut(&session)

@@ -1,6 +1,6 @@
 // A question of the agent: what it wants to do, the dangers, and the answers. There is no default answer.
 
-import { html, useEffect, useMemo, useRef, useState } from "../lib.js";
+import { html, useEffect, useLayoutEffect, useMemo, useRef, useState } from "../lib.js";
 import { get } from "../api.js";
 import { answer } from "../client.js";
 import { DiffToolbar, TextDiffs } from "../diff.js";
@@ -63,7 +63,8 @@ export function Approval({ question, count, root, canAnswer, call: announced }) 
   };
   const reject = optionForKey(options, "n");
 
-  useEffect(() => {
+  // Before the answers are shown as ready, so that no key is lost in between.
+  useLayoutEffect(() => {
     const onKey = (/** @type {KeyboardEvent} */ event) => {
       if (event.repeat || event.ctrlKey || event.metaKey || event.altKey || isTyping(event.target) || document.querySelector("dialog[open]")) return;
       if (event.key === "r" && reject) {
