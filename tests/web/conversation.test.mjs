@@ -425,6 +425,23 @@ describe("an agent that breaks the protocol", () => {
     await shown(page, "echo: and on");
     assert.equal(await page.getByText("This cannot be shown").count(), 0);
   });
+
+  test("a view that cannot be shown leaves the others", async () => {
+    const page = await site.open();
+    await startSession(page);
+    await prompt(page, "hi");
+    await shown(page, "echo: hi");
+    await page.evaluate(() => {
+      Number.prototype.toLocaleString = () => {
+        throw new Error("not a number");
+      };
+    });
+    await page.getByRole("link", { name: "Wire" }).click();
+    await page.getByRole("alert").getByText("This cannot be shown: not a number").waitFor();
+    await page.getByRole("link", { name: "Bowline, all sessions" }).waitFor();
+    await page.goBack();
+    await shown(page, "echo: hi");
+  });
 });
 
 describe("Bowline's own agent", () => {

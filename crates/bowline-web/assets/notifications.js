@@ -44,7 +44,8 @@ export function startNotifications() {
     if (!after) return;
     const waiting = after.filter(({ state }) => state === "waiting").length;
     document.title = waiting > 0 ? `(${waiting}) Bowline` : "Bowline";
-    for (const session of newlyWaiting(before, after)) void notify(session);
+    // Without notifications, the title still says that sessions wait.
+    for (const session of newlyWaiting(before, after)) notify(session).catch(() => undefined);
     before = after;
   });
 }
