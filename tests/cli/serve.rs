@@ -64,6 +64,7 @@ fn what_would_be_unsafe_is_refused() {
         &["serve", "--listen", "0.0.0.0:0", "--tls-cert", "not-a-key.pem", "--tls-key", "not-a-key.pem"],
         &["serve", "--tls-cert", "not-a-key.pem"],
         &["serve", "--root", "absent"],
+        &["serve", "--offer", "unknown"],
         &["serve", "--transport", "stdio", "--", "some-agent"],
         &["serve", "--transport", "stdio"],
         &["serve", "--listen", "localhost"],
@@ -88,6 +89,10 @@ fn what_would_be_unsafe_is_refused() {
         $ bowline serve --root absent
         --- stderr
         bowline: --root absent: there is no such directory
+        --- 2
+        $ bowline serve --offer unknown
+        --- stderr
+        bowline: there is no agent unknown in $HOME/.config/bowline/config.toml
         --- 2
         $ bowline serve --transport stdio -- some-agent
         --- stderr

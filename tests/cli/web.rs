@@ -2,11 +2,11 @@
 
 use std::io::{BufRead as _, BufReader, Lines, Read as _, Write as _};
 use std::net::TcpStream;
-use std::process::{Child, ChildStdout, Stdio};
+use std::process::{Child, ChildStdout, Command, Stdio};
 
 use expect_test::expect;
 
-use crate::fixture::CliFixture;
+use crate::fixture::{CliFixture, write_script};
 
 /// A running page, killed when this is dropped.
 struct Page {
@@ -92,6 +92,44 @@ fn a_link_logs_one_browser_in_and_ctrl_c_ends_the_page() {
     let port = |address: &str| address.rsplit_once(':').unwrap().1.to_owned();
     let cookie = cookie.replacen(&port(&page.address), &port(&again.address), 1);
     assert!(again.send("GET", "/api/me", &format!("Cookie: {cookie}\r\n"), "").starts_with("HTTP/1.1 200"));
+}
+
+/// Starts the page and ends it again. Returns its link, and what it said otherwise.
+fn open_once(scene: &CliFixture, arguments: &[&str], browser: &str) -> (String, String) {
+    let mut command = scene.command(arguments);
+    command.env("BROWSER", browser).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut process = command.spawn().unwrap();
+    let mut lines = BufReader::new(process.stdout.take().unwrap()).lines().map(Result::unwrap);
+    let link = lines.nth(1).unwrap().trim().to_owned();
+    // The listener is there before the link, and the signal is waited for after the browser was started.
+    let address = link.split('/').nth(2).unwrap();
+    let mut stream = TcpStream::connect(address).unwrap();
+    write!(stream, "GET /health HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n").unwrap();
+    stream.read_to_string(&mut String::new()).unwrap();
+    let id = rustix::process::Pid::from_raw(i32::try_from(process.id()).unwrap()).unwrap();
+    rustix::process::kill_process(id, rustix::process::Signal::INT).unwrap();
+    let output = process.wait_with_output().unwrap();
+    (link, String::from_utf8(output.stderr).unwrap())
+}
+
+#[test]
+fn a_browser_is_opened_unless_told_not_to() {
+    let scene = CliFixture::new();
+    let note = "no browser was opened: /nowhere/browser";
+    let (_, said) = open_once(&scene, &["web"], "/nowhere/browser");
+    assert!(said.contains(note), "{said}");
+    let (_, said) = open_once(&scene, &["web", "--no-open"], "/nowhere/browser");
+    assert!(!said.contains(note), "{said}");
+    let opened = scene.base().join("opened");
+    assert!(Command::new("mkfifo").arg(&opened).status().unwrap().success());
+    let browser = write_script(
+        &scene.base(),
+        "browser",
+        &format!("#!/bin/sh\nprintf %s \"$1\" > {}\n", opened.display()),
+    );
+    let shown = std::thread::spawn(move || std::fs::read_to_string(opened).unwrap());
+    let (link, _) = open_once(&scene, &["web"], &browser);
+    assert_eq!(shown.join().unwrap(), link);
 }
 
 #[test]

@@ -36,11 +36,17 @@ const HOSTILE = [
   "[click](javascript:window.pwned=1) [data](data:text/html,<script>window.pwned=1</script>)",
   "![image](x\" onerror=\"window.pwned=1)",
   "\u202Egnp.exe\u202C invoice \u2066reversed\u2069",
+  "run `rm\u200b -rf \u202e/tmp`",
+  "```\u202esh onerror=\"x\"\necho \u2066hidden\u2069\n```",
   `long ${"x".repeat(20_000)}`,
   "<style>body{display:none}</style>",
 ].join("\n\n");
 
 const HOSTILE_OUTPUT = "\u001b[31mred\u001b[0m \u001b]8;;https://evil.example/\u0007link\u001b]8;;\u0007 \u001b]52;c;ZXZpbA==\u0007 \u001b]0;evil title\u0007done\r\n<b>bold</b>\r\n";
+
+/** What the agent is called: a server can have several. */
+const TITLE = process.env.AGENT_TITLE ?? "Scripted agent";
+const MODELS = process.env.AGENT_TITLE ? [{ value: "calm", name: "Calm 1" }] : [{ value: "swift", name: "Swift 2" }, { value: "deep", name: "Deep 2" }];
 
 const COMMANDS = [
   { name: "review", description: "Review the changes of this branch", input: { hint: "what to look at" } },
@@ -59,13 +65,13 @@ function call(method, params) {
 
 function options(session) {
   return [
-    { id: "model", name: "Model", category: "model", type: "select", currentValue: session.model, options: [{ value: "swift", name: "Swift 2" }, { value: "deep", name: "Deep 2" }] },
+    { id: "model", name: "Model", category: "model", type: "select", currentValue: session.model, options: MODELS },
     { id: "mode", name: "Mode", category: "mode", type: "select", currentValue: session.mode, options: [{ value: "ask", name: "Ask" }, { value: "edits", name: "Accept edits" }] },
   ];
 }
 
 function openSession(id, cwd) {
-  const session = { id, cwd, model: "swift", mode: "ask", used: 12_000, calls: 0, cancel: () => undefined };
+  const session = { id, cwd, model: MODELS[0].value, mode: "ask", used: 12_000, calls: 0, cancel: () => undefined };
   sessions.set(id, session);
   return session;
 }
@@ -309,6 +315,32 @@ const TASKS = {
     turn.change(id, { _meta: { terminal_exit: { terminal_id: "evil", exit_code: 0 } } });
   },
 
+  async who(turn) {
+    turn.say(`I am the ${TITLE}.`);
+  },
+
+  /** Sends what is no message of the protocol, or hardly one. */
+  async garbage(turn) {
+    const values = [null, 5, "text", {}, [null, 5, {}, { type: 5 }, { type: "diff" }, { type: "content", content: { type: "text", text: 5 } }, { type: "content", content: { type: "image" } }, { type: "terminal" }]];
+    for (const [index, value] of values.entries()) {
+      const toolCallId = `garbage-${process.pid}-${turn.session.calls}-${index}`;
+      turn.update({ sessionUpdate: "tool_call", toolCallId, title: value, kind: value, status: value, content: value, locations: value, rawInput: value, rawOutput: value });
+      turn.update({ sessionUpdate: "plan", entries: value });
+      turn.update({ sessionUpdate: "plan", entries: [value, { content: "a step", status: value }] });
+      turn.update({ sessionUpdate: "usage_update", used: value, size: value });
+      turn.update({ sessionUpdate: "agent_message_chunk", content: value });
+      turn.update({ sessionUpdate: "available_commands_update", availableCommands: value });
+      turn.update({ sessionUpdate: "config_option_update", configOptions: [...options(turn.session), value] });
+      turn.update({ sessionUpdate: "session_info_update", title: value });
+      turn.update({ sessionUpdate: value });
+    }
+    const { outcome } = await call("session/request_permission", {
+      sessionId: turn.session.id, toolCall: { toolCallId: "garbage", title: { text: 5 }, content: [{ type: "diff", path: 5 }, null], locations: [null] },
+      options: [null, { optionId: 5 }, { optionId: "bare" }],
+    }).catch((error) => ({ outcome: { optionId: error.message } }));
+    turn.say(`garbage: ${outcome.optionId}`);
+  },
+
   async wait(turn) {
     turn.say("waiting");
     await turn.cancelled;
@@ -357,8 +389,8 @@ async function prompt(session, blocks) {
 const METHODS = {
   initialize: () => ({
     protocolVersion: 1,
-    agentInfo: { name: "scripted", title: "Scripted agent", version: "1.0.0" },
-    agentCapabilities: { loadSession: true, promptCapabilities: { image: true, embeddedContext: true }, sessionCapabilities: { resume: {} } },
+    agentInfo: { name: "scripted", title: TITLE, version: "1.0.0" },
+    agentCapabilities: { loadSession: true, promptCapabilities: { image: !process.env.AGENT_TITLE, embeddedContext: true }, sessionCapabilities: { resume: {} } },
     authMethods: [],
   }),
   "session/new": ({ cwd }) => {

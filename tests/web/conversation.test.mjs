@@ -2,6 +2,7 @@
 // and changes.
 
 import assert from "node:assert/strict";
+import { spawnSync } from "node:child_process";
 import { readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { describe, test } from "node:test";
@@ -132,6 +133,10 @@ describe("conversation", () => {
     await form.getByText("https://login.example/start?state=abc").waitFor();
     await form.getByRole("button", { name: "Decline" }).click();
     await shown(page, "visit: decline");
+    await prompt(page, "visit");
+    const [visited] = await Promise.all([page.waitForEvent("popup"), form.getByRole("link", { name: "Open" }).click()]);
+    await visited.close();
+    await shown(page, "visit: accept");
   });
 
   test("ten thousand messages scroll, and only those in sight are rendered", async () => {
@@ -271,6 +276,28 @@ describe("approvals", () => {
     await approval(page).waitFor({ state: "detached" });
     await Promise.all([shown(page, "result: written"), shown(tab, "result: written")]);
   });
+
+  test("of two answers at the same time one counts, and both tabs show it", async () => {
+    const page = await site.open();
+    const id = await startSession(page);
+    await prompt(page, "propose");
+    const tab = await site.openTab(page, `#/s/${id}`);
+    const buttons = await Promise.all([[page, "once"], [tab, "reject"]].map(async ([view, option]) => {
+      const button = approval(view).locator(`[data-option=${option}]:enabled`);
+      await button.waitFor();
+      return button.elementHandle();
+    }));
+    // The answer of the other tab may be there first.
+    await Promise.all(buttons.map((button) => button.evaluate((element) => element.click())));
+    const answers = await Promise.all([page, tab].map(async (view) => {
+      await approval(view).waitFor({ state: "detached" });
+      const answer = conversation(view).getByText(/^answer: (once|reject)$/);
+      await answer.waitFor();
+      return answer.allInnerTexts();
+    }));
+    assert.equal(answers[0].length, 1);
+    assert.deepEqual(answers[0], answers[1]);
+  });
 });
 
 describe("changes", () => {
@@ -297,6 +324,8 @@ describe("changes", () => {
     assert.equal(await site.disk("src/parser.rs"), `// first\n${original}// last\n`);
     const [download] = await Promise.all([page.waitForEvent("download"), page.getByRole("link", { name: "Download patch" }).click()]);
     assert.match(await readFile(await download.path(), "utf8"), /^\+\/\/ first$/m);
+    const git = spawnSync("git", ["apply", "--check", "--reverse", await download.path()], { cwd: site.server.project, encoding: "utf8" });
+    assert.equal(git.status, 0, git.stderr);
     assert.equal(decodeURIComponent(page.url().split("/").at(-2)), id);
   });
 
@@ -322,7 +351,7 @@ describe("changes", () => {
     await conflict.getByLabel("conflict.txt after the undo").getByText("as it was").waitFor();
     assert.equal(await site.disk("conflict.txt"), "a person wrote that\n");
     await conflict.getByRole("button", { name: "Write both sides with markers" }).click();
-    await page.getByText("Undone: 1 file").waitFor();
+    await conflict.waitFor({ state: "detached" });
     assert.match(await site.disk("conflict.txt"), /<<<<<<<[\s\S]*a person wrote that[\s\S]*as it was[\s\S]*>>>>>>>/);
   });
 });
@@ -335,6 +364,10 @@ describe("hostile text", () => {
     await shown(page, /<img src=x/);
     const feed = conversation(page);
     await feed.getByText("\\u{202e}reversed").waitFor();
+    await feed.getByText("\\u{202e}gnp.exe").waitFor();
+    await feed.locator("code", { hasText: "rm\\u{200b} -rf \\u{202e}/tmp" }).waitFor();
+    await feed.locator("pre", { hasText: "echo \\u{2066}hidden" }).waitFor();
+    assert.doesNotMatch(await feed.innerText(), /[\u202a-\u202e\u2066-\u2069]/);
     await feed.locator(".tool-line").click();
     await page.locator(".terminal .xterm-rows").getByText("<b>bold</b>").waitFor();
     assert.equal(await page.evaluate(() => window.pwned), undefined);
@@ -343,6 +376,71 @@ describe("hostile text", () => {
     assert.doesNotMatch(await page.title(), /evil/);
     assert.equal(await page.evaluate(() => document.documentElement.scrollWidth), PHONE.width);
     assert.equal(await feed.getByText("\\u{202e}hidden").count() > 0, true);
+  });
+});
+
+describe("hostile names", () => {
+  test("files, sessions and addresses of the page are text in every view", async () => {
+    const page = await site.open();
+    const id = await startSession(page);
+    const name = "<img-src=x-onerror=pwned=1>\u202Egpj.exe";
+    const written = name.replace("\u202E", "\\u{202e}");
+    await prompt(page, `write ${name} <b>text</b>\u202E`);
+    await approval(page).getByRole("region", { name: `Changes of ${name}` }).getByText(written).waitFor();
+    await answerWith(page, "Allow once");
+    await shown(page, "result: written");
+    const check = async () => {
+      assert.equal(await page.locator("main img, main b, main script").count(), 0);
+      assert.doesNotMatch(await page.locator("body").innerText(), /\u202E/);
+      assert.equal(await page.evaluate(() => window.pwned), undefined);
+    };
+    await check();
+    for (const hash of [`#/s/${id}/changes`, `#/s/${id}/wire`, "#/audit", "#/"]) {
+      await page.goto(`${site.server.origin}/${hash}`);
+      await page.getByRole("main").getByText(hash.endsWith("wire") ? "tool_call" : written).first().waitFor();
+      await check();
+    }
+    for (const unknown of ["../../api/me", "<img src=x onerror=pwned=1>\u202E", "..", "%00", "a".repeat(5000)]) {
+      await page.goto(`${site.server.origin}/#/s/${encodeURIComponent(unknown)}`);
+      await page.getByText("This session cannot be opened").waitFor();
+      await check();
+    }
+  });
+});
+
+describe("an agent that breaks the protocol", () => {
+  test("what it sends does not break the page, also when it is loaded again", async () => {
+    const page = await site.open();
+    await startSession(page);
+    await prompt(page, "garbage");
+    const bare = approval(page).getByRole("button", { name: "bare" });
+    const answer = conversation(page).getByText(/^garbage: /);
+    await bare.or(answer).first().waitFor();
+    if (await bare.isVisible()) await bare.click();
+    await answer.waitFor();
+    await page.reload();
+    await answer.waitFor();
+    for (const call of await conversation(page).locator(".tool-line").all()) await call.click();
+    await prompt(page, "and on");
+    await shown(page, "echo: and on");
+    assert.equal(await page.getByText("This cannot be shown").count(), 0);
+  });
+
+  test("a view that cannot be shown leaves the others", async () => {
+    const page = await site.open();
+    await startSession(page);
+    await prompt(page, "hi");
+    await shown(page, "echo: hi");
+    await page.evaluate(() => {
+      Number.prototype.toLocaleString = () => {
+        throw new Error("not a number");
+      };
+    });
+    await page.getByRole("link", { name: "Wire" }).click();
+    await page.getByRole("alert").getByText("This cannot be shown: not a number").waitFor();
+    await page.getByRole("link", { name: "Bowline, all sessions" }).waitFor();
+    await page.goBack();
+    await shown(page, "echo: hi");
   });
 });
 

@@ -15,6 +15,9 @@ import { requirePackage, testsDir } from "./packages.mjs";
 /** The program under test. With BOWLINE_WEB_ASSETS it serves the files of that directory instead of its own. */
 const program = process.env.BOWLINE_BIN ?? join(process.env.CARGO_TARGET_DIR ?? join(testsDir, "../../target"), "release/bowline");
 
+/** The command line of the scripted agent. */
+export const AGENT = [process.execPath, join(testsDir, "agent.mjs")];
+
 /** How long a step may take, in milliseconds: only a hang exceeds it. */
 export const TIMEOUT = 20_000;
 
@@ -65,16 +68,22 @@ async function freePort() {
 /** A project directory and the program's own directories, which survive restarts. */
 export class Server {
   /** Starts `bowline web`, or `bowline serve` for several people. */
-  static async start({ directory, isShared = false, isOwnAgent = false } = {}) {
+  static async start({ directory, isShared = false, isOwnAgent = false, agent = AGENT, config = "", offers = [] } = {}) {
     const server = new Server();
     server.isOwnAgent = isOwnAgent;
+    server.agent = agent;
     server.isShared = isShared;
+    server.offers = offers;
     server.directory = directory ?? await mkdtemp(join(tmpdir(), "bowline-web-"));
     server.project = join(server.directory, "parser");
     await mkdir(join(server.project, "src"), { recursive: true });
     await writeFile(join(server.project, "src/parser.rs"), PARSER);
     await writeFile(join(server.project, "README.md"), "# Parser\n");
     spawnSync("git", ["init", "-q"], { cwd: server.project });
+    if (config) {
+      await mkdir(join(server.directory, "config/bowline"), { recursive: true });
+      await writeFile(join(server.directory, "config/bowline/config.toml"), config);
+    }
     server.port = await freePort();
     await server.launch();
     return server;
@@ -90,8 +99,8 @@ export class Server {
   }
 
   async launch() {
-    const how = this.isShared ? ["serve", "--root", this.project] : ["web", "--no-open"];
-    const agent = this.isOwnAgent ? [] : ["--", process.execPath, join(testsDir, "agent.mjs")];
+    const how = this.isShared ? ["serve", "--root", this.project, ...this.offers.flatMap((name) => ["--offer", name])] : ["web", "--no-open"];
+    const agent = this.isOwnAgent ? [] : ["--", ...this.agent];
     this.log = [];
     this.child = spawn(program, [...how, "--listen", `127.0.0.1:${this.port}`, ...agent], { cwd: this.project, env: this.env, stdio: ["pipe", "pipe", "pipe"] });
     for (const input of [this.child.stdout, this.child.stderr]) {

@@ -2,10 +2,12 @@
 // faults, and use by keys, on phones and with assistive programs.
 
 import assert from "node:assert/strict";
-import { readFile } from "node:fs/promises";
+import { once } from "node:events";
+import { readdir, readFile, writeFile } from "node:fs/promises";
+import { createServer } from "node:http";
 import { join } from "node:path";
 import { describe, test } from "node:test";
-import { answerWith, approval, conversation, DESKTOP, isIdle, newPage, openPage, PHONE, prompt, Server, shown, startSession, useSite } from "./harness.mjs";
+import { AGENT, answerWith, approval, conversation, DESKTOP, isIdle, newPage, openPage, PHONE, prompt, Server, shown, startSession, useSite } from "./harness.mjs";
 import { requirePackage } from "./packages.mjs";
 
 const site = useSite();
@@ -18,7 +20,7 @@ describe("login", () => {
     await page.getByText("bowline web").waitFor();
     await page.getByLabel("Token").fill("wrong");
     await page.getByRole("button", { name: "Sign in" }).click();
-    await page.getByRole("alert").waitFor();
+    await page.getByRole("alert").getByText("This token is wrong").waitFor();
   });
 
   test("a link works once, and leaves no secret in the address", async () => {
@@ -34,7 +36,7 @@ describe("login", () => {
     const other = await newPage(await site.browser.newContext());
     site.keep(other);
     await other.goto(link);
-    await other.getByRole("alert").waitFor();
+    await other.getByRole("alert").getByText("This link was used before").waitFor();
   });
 
   test("the content security policy forbids inline code", async () => {
@@ -42,6 +44,56 @@ describe("login", () => {
     const policy = (await page.request.get(site.server.origin)).headers()["content-security-policy"];
     assert.match(policy, /script-src 'self'/);
     assert.doesNotMatch(policy, /unsafe/);
+  });
+});
+
+describe("other sites", () => {
+  test("a page of another port or name reads nothing and changes nothing", async () => {
+    const page = await site.open();
+    const id = await startSession(page);
+    await prompt(page, "mine alone");
+    await shown(page, "echo: mine alone");
+    // Browsers send cookies to all ports of a host, so only the checks of the server are in the way.
+    const evil = createServer((_, response) => response.setHeader("Content-Type", "text/html").end("<title>evil</title>")).listen(0, "127.0.0.1");
+    await once(evil, "listening");
+    try {
+      const attacker = await newPage(page.context());
+      await attacker.goto(`http://127.0.0.1:${evil.address().port}/`);
+      const outcomes = await attacker.evaluate(async ([origin, session]) => {
+        const send = (path, options) => fetch(origin + path, { credentials: "include", ...options }).then(({ status }) => String(status), () => "refused");
+        const body = JSON.stringify({ archived: true });
+        const socket = new WebSocket(`${origin.replace("http", "ws")}/acp`);
+        const opened = new Promise((resolve) => {
+          socket.onopen = () => resolve("open");
+          socket.onerror = () => resolve("refused");
+        });
+        const frame = document.createElement("iframe");
+        frame.src = origin;
+        const loaded = new Promise((resolve) => {
+          frame.onload = resolve;
+        });
+        document.body.append(frame);
+        await loaded;
+        return {
+          read: await send("/api/overview"),
+          changed: await send(`/api/sessions/${session}/archive`, { method: "POST", body, headers: { "Content-Type": "application/json" } }),
+          // Without a question to the server first: neither its answer nor its status is shown.
+          sent: await send(`/api/sessions/${session}/archive`, { method: "POST", body, mode: "no-cors" }),
+          loggedIn: await send("/login", { method: "POST", body: "{}", mode: "no-cors" }),
+          socket: await opened,
+        };
+      }, [site.server.origin, id]);
+      assert.deepEqual(outcomes, { read: "refused", changed: "refused", sent: "0", loggedIn: "0", socket: "refused" });
+      assert.match(attacker.frames()[1].url(), /^chrome-error:/);
+      // A name that an attacker points at this machine.
+      await attacker.goto(`http://evil.localhost:${site.server.port}/`);
+      assert.equal(await attacker.evaluate(() => fetch("/api/me").then(({ status }) => status)), 403);
+      await attacker.close();
+    } finally {
+      evil.close();
+    }
+    await page.goto(`${site.server.origin}/#/`);
+    await page.getByRole("listitem").filter({ hasText: "mine alone" }).waitFor();
   });
 });
 
@@ -92,7 +144,7 @@ describe("overview", () => {
     await shown(page, "Streaming");
     await page.goto(`${site.server.origin}/#/`);
     await page.getByRole("main").getByRole("button", { name: "New session" }).click();
-    await form.getByText("Scripted agent 1.0.0").waitFor();
+    await form.locator("select[name=agent] option", { hasText: "Scripted agent 1.0.0" }).waitFor({ state: "attached" });
     await form.locator("select[name=model]").selectOption("deep");
     await form.locator("select[name=mode]").selectOption("edits");
     await form.getByLabel("Directory").fill(join(site.server.project, "src"));
@@ -107,7 +159,9 @@ describe("overview", () => {
     const row = workspace.getByRole("listitem").filter({ hasText: "a second session" });
     await row.waitFor();
     assert.equal(await workspace.getByText("Untitled session").count(), 0);
-    await workspace.getByRole("listitem").filter({ hasText: "hello" }).getByText("8% · $0.06").waitFor();
+    const first = workspace.getByRole("listitem").filter({ hasText: "hello" });
+    await first.getByText("8% · $0.06").waitFor();
+    await first.locator("time", { hasText: "just now" }).waitFor();
     await page.getByLabel("Search sessions").fill("second");
     await workspace.getByRole("link").filter({ hasText: "hello" }).waitFor({ state: "detached" });
     await page.getByLabel("Search sessions").fill("");
@@ -122,18 +176,72 @@ describe("overview", () => {
     await row.waitFor({ state: "detached" });
   });
 
+  const [command, ...args] = AGENT;
+  const AGENTS = `[agents.second]\ncommand = "${command}"\nargs = ${JSON.stringify(args)}\nenv = { AGENT_TITLE = "Second agent" }\n\n[agents.missing]\ncommand = "/nowhere/agent"\n`;
+
+  test("a shared server offers the agents that its operator lists", async () => {
+    const shared = await Server.start({ isShared: true, config: AGENTS, offers: ["second"] });
+    try {
+      await shared.logged(/Serving on/);
+      const headers = { Authorization: `Bearer ${shared.token("laptop", "user")}` };
+      const { agents } = await (await fetch(`${shared.origin}/api/me`, { headers })).json();
+      assert.deepEqual(agents, ["second"]);
+    } finally {
+      await shared.stop();
+    }
+  });
+
+  test("a session can have another agent of the server", async () => {
+    const own = await Server.start({ config: AGENTS });
+    try {
+      const page = await openPage(site.browser, own);
+      site.keep(page);
+      const form = page.getByRole("dialog", { name: "New session" });
+      await page.getByRole("main").getByRole("button", { name: "New session" }).click();
+      const agents = form.locator("select[name=agent]");
+      await agents.locator("option", { hasText: "Scripted agent 1.0.0" }).waitFor({ state: "attached" });
+      assert.deepEqual(await agents.locator("option").allTextContents(), ["Scripted agent 1.0.0", "bowline", "missing", "second"]);
+      await agents.selectOption("missing");
+      await form.getByRole("alert").waitFor();
+      await agents.selectOption("second");
+      await form.locator("select[name=model] option", { hasText: "Calm 1" }).waitFor({ state: "attached" });
+      await form.getByRole("button", { name: "Start session" }).click();
+      await prompt(page, "who");
+      await shown(page, "I am the Second agent.");
+      await page.locator(".view-head").getByText("Second agent").waitFor();
+      const input = page.getByRole("combobox", { name: "Prompt" });
+      await input.evaluate((element) => {
+        const paste = new DataTransfer();
+        paste.items.add(new File([Uint8Array.from([137, 80, 78, 71])], "shot.png", { type: "image/png" }));
+        element.dispatchEvent(new ClipboardEvent("paste", { clipboardData: paste, bubbles: true, cancelable: true }));
+      });
+      await page.getByText("This agent does not accept images").waitFor();
+      await own.kill();
+      await own.launch();
+      await page.getByText("Connection lost").waitFor({ state: "detached" });
+      await prompt(page, "who");
+      await conversation(page).getByText("I am the Second agent.").nth(1).waitFor();
+      await page.goto(`${own.origin}/#/`);
+      const row = page.getByRole("listitem").filter({ hasText: "who" });
+      await row.getByText("second", { exact: true }).waitFor();
+      await page.getByLabel("Search sessions").fill("second");
+      await page.getByText("1 session", { exact: true }).waitFor();
+      await row.waitFor();
+      assert.equal(await page.getByText("Untitled session").count(), 0);
+    } finally {
+      await own.stop();
+    }
+  });
+
   test("states and changed files are shown, and a waiting session is notified", async () => {
-    const context = { permissions: ["notifications"] };
-    const page = await site.open({ context });
+    const page = await site.open();
     await page.addInitScript(() => {
+      // A browser without a screen shows none. Phones show them only from the service worker.
       window.notified = [];
-      window.Notification = class extends EventTarget {
-        static permission = "granted";
-        static requestPermission = async () => "granted";
-        constructor(title, { body }) {
-          super();
-          window.notified.push(`${title}: ${body}`);
-        }
+      Object.defineProperty(Notification, "permission", { get: () => "granted" });
+      Notification.requestPermission = async () => "granted";
+      ServiceWorkerRegistration.prototype.showNotification = async (title, options) => {
+        window.notified.push({ title, ...options });
       };
     });
     await page.reload();
@@ -144,8 +252,18 @@ describe("overview", () => {
     const row = page.getByRole("listitem").filter({ hasText: "write seen.txt" });
     await row.getByText("Waiting for you").waitFor();
     await page.waitForFunction(() => window.notified.length > 0);
-    assert.match((await page.evaluate(() => window.notified))[0], /Waiting for you: write seen\.txt/);
+    const [{ title, body, data }] = await page.evaluate(() => window.notified);
+    assert.match(`${title}: ${body}`, /^Waiting for you: write seen\.txt/);
     assert.equal(await page.title(), "(1) Bowline");
+    // A page is brought to the front and shows the session.
+    await tab.goto(`${site.server.origin}/#/`);
+    const [worker] = page.context().serviceWorkers();
+    await worker.evaluate((hash) => {
+      self.dispatchEvent(Object.assign(new Event("notificationclick"), { notification: { data: hash, close: () => undefined }, waitUntil: () => undefined }));
+    }, data);
+    await Promise.any([page, tab].map((view) => approval(view).getByRole("region", { name: "Changes of seen.txt" }).waitFor()));
+    await page.goto(`${site.server.origin}/#/`);
+    await tab.goto(`${site.server.origin}/${data}`);
     await answerWith(tab, "Allow once");
     await row.getByText("Idle").waitFor();
     await row.getByText("1 file").waitFor();
@@ -177,6 +295,29 @@ describe("records", () => {
     await page.getByText("No entry matches").waitFor();
     await page.getByRole("button", { name: "Verify the chain" }).click();
     await page.locator("p.good").waitFor();
+  });
+
+  test("a changed audit log is found", async () => {
+    const own = await Server.start();
+    try {
+      const page = await openPage(site.browser, own);
+      site.keep(page);
+      await startSession(page);
+      await prompt(page, "write audited.txt x");
+      await answerWith(page, "Allow once");
+      await shown(page, "result: written");
+      const files = (await readdir(join(own.directory, "state"), { recursive: true, withFileTypes: true })).filter((entry) => entry.isFile());
+      for (const entry of files) {
+        const path = join(entry.parentPath, entry.name);
+        const text = await readFile(path, "latin1");
+        if (text.startsWith("{") && text.includes("audited.txt")) await writeFile(path, text.replaceAll("audited.txt", "another.txt"), "latin1");
+      }
+      await page.goto(`${own.origin}/#/audit`);
+      await page.getByRole("button", { name: "Verify the chain" }).click();
+      await page.getByText("the log is not as it was written").waitFor();
+    } finally {
+      await own.stop();
+    }
   });
 
   test("the wire shows raw messages of the session and of the page", async () => {
@@ -235,6 +376,23 @@ describe("faults", () => {
     await shown(page, "echo: before");
   });
 
+  test("an agent that does not start is named, and used once it does", async () => {
+    const own = await Server.start({ agent: ["sh", "-c", 'exec "$HOME/agent"'] });
+    try {
+      const page = await openPage(site.browser, own, { viewport: PHONE });
+      site.keep(page);
+      await page.getByRole("alert").getByText("The agent of this server cannot be used: the agent ended while it was starting").waitFor();
+      await writeFile(join(own.directory, "agent"), `#!/bin/sh\nexec ${AGENT.join(" ")}\n`, { mode: 0o755 });
+      await page.getByRole("button", { name: "Retry" }).click();
+      await page.getByRole("alert").waitFor({ state: "detached" });
+      await startSession(page);
+      await prompt(page, "at last");
+      await shown(page, "echo: at last");
+    } finally {
+      await own.stop();
+    }
+  });
+
   test("a dropped socket is opened again, and what was typed meanwhile is sent", async () => {
     const page = await site.open();
     const worker = page.workers()[0] ?? (await page.waitForEvent("worker"));
@@ -274,6 +432,11 @@ describe("faults", () => {
       const page = await openPage(site.browser, own);
       site.keep(page);
       await startSession(page);
+      await prompt(page, "think");
+      await shown(page, "I will bound it");
+      await prompt(page, "fail");
+      await shown(page, "the model is not reachable");
+      await startSession(page);
       await prompt(page, "before the restart");
       await shown(page, "echo: before the restart");
       await own.kill("SIGKILL");
@@ -283,6 +446,13 @@ describe("faults", () => {
       await prompt(page, "after the restart");
       await shown(page, "echo: after the restart");
       assert.deepEqual(await conversation(page).locator(".item-user").allInnerTexts(), ["before the restart", "after the restart"]);
+      // What the overview says of other sessions outlives the server, too.
+      await page.goto(`${own.origin}/#/`);
+      const row = page.getByRole("listitem").filter({ hasText: "think" });
+      await row.getByText("Failed").waitFor();
+      await row.getByText("8% · $0.06").waitFor();
+      await row.getByRole("link").click();
+      await page.getByRole("alert").getByText("The model is not reachable").waitFor();
     } finally {
       await own.stop();
     }
@@ -320,6 +490,13 @@ describe("people", () => {
       await approval(page).getByRole("region", { name: "Changes of README.md" }).waitFor();
       const sizes = await approval(page).locator(".answer").evaluateAll((list) => list.map((element) => element.getBoundingClientRect().height));
       assert.ok(sizes.length >= 4 && sizes.every((height) => height >= (viewport === PHONE ? 44 : 36)), `${sizes}`);
+      if (viewport === PHONE) {
+        // Within reach of a thumb, without scrolling.
+        for (const name of ["Allow once", "Reject", "Reject with reason…"]) {
+          const { y, height } = await approval(page).getByRole("button", { name, exact: true }).boundingBox();
+          assert.ok(y > PHONE.height * 0.4 && y + height <= PHONE.height, `${name} at ${y}`);
+        }
+      }
       await check("approval");
       await answerWith(page, "Allow once");
       await shown(page, "result: written");

@@ -127,7 +127,8 @@ describe("text", () => {
   });
 
   test("invisible characters are written out", async () => {
-    const { firstLine, plainOutput, visible } = await load("format.js");
+    const { firstLine, plainOutput, visible, visibleProse } = await load("format.js");
+    assert.equal(visibleProse("a\u202Eb\u2066c \u200Fשלום\u200D\r\n\u{E0041}"), "a\\u{202e}b\\u{2066}c \u200Fשלום\u200D\n\\u{e0041}");
     assert.equal(visible("a\u202Eb\u200Bc\td\n"), "a\\u{202e}b\\u{200b}c\td\n");
     assert.equal(firstLine("one\ntwo", 2), "on…");
     assert.equal(plainOutput("\u001b[31mred\u001b[0m \u001b]8;;http://x\u0007link\u001b]8;;\u0007 \u001b]52;c;eA==\u001b\\ 10%\r100%\r\nend"), "100%\nend");
@@ -174,6 +175,21 @@ describe("views", () => {
     });
     assert.deepEqual(readRequestText("Careful: a\nCareful: b").dangers, ["a", "b"]);
     assert.deepEqual(readRequestText("# Any text"), { dangers: [], body: "# Any text", reason: "", isOwn: false });
+  });
+
+  test("the command that is shown is not repeated", async () => {
+    const { besideCommand, shortName } = await load("views/approval.js");
+    assert.equal(besideCommand("```\nrun make\nin /p\n```", "make"), "in /p");
+    assert.equal(besideCommand("run make", "make"), "");
+    assert.deepEqual([besideCommand("run makes", "make"), besideCommand("run make", null)], [null, null]);
+    assert.equal(shortName("Always allow exactly `make` here", "make"), "Always allow exactly this command here");
+    assert.equal(shortName("Allow `make`", null), "Allow `make`");
+  });
+
+  test("an option that cannot be chosen is left out", async () => {
+    const { toOptions } = await load("views/approval.js");
+    assert.deepEqual(toOptions([null, { optionId: 5 }, { optionId: "a" }]), [{ optionId: "a", name: "a", kind: "" }]);
+    assert.deepEqual(toOptions("x"), []);
   });
 
   test("only rows in sight are rendered", async () => {

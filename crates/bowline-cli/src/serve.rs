@@ -20,9 +20,12 @@ use clap::{Args, Subcommand, ValueEnum};
 use tokio::net::TcpListener;
 
 use crate::mcp::wait_for_signal;
+use bowline_client::agents::{AgentCommand, OWN_AGENT_NAME};
 use bowline_client::common::console::{print, print_note};
+use bowline_client::config::Config;
 use bowline_client::environment::UserDirs;
 use bowline_client::error::CliError;
+pub(crate) use launcher::OfferedAgents;
 use launcher::ProgramLauncher;
 use store::{LeaseArguments, StatusArguments, StoreArguments};
 pub(crate) use store::{OpenedStore, open_directory};
@@ -106,6 +109,11 @@ pub(crate) struct ServeArguments {
     /// The most agents of each token: one runs for each kind of client
     #[arg(long, value_name = "COUNT", default_value_t = 8)]
     max_agents: usize,
+    /// Also offer an agent of your configuration, by its name there: new sessions of the web page can choose it
+    ///
+    /// Can be repeated.
+    #[arg(long, value_name = "NAME")]
+    offer: Vec<String>,
     /// Do not offer the web page at /
     #[arg(long)]
     no_web: bool,
@@ -177,6 +185,11 @@ pub(crate) async fn run(arguments: ServeArguments) -> Result<ExitCode, CliError>
     }
     start_log(arguments.log_format);
     let roots = resolve_roots(&arguments.root)?;
+    let config = Config::read(&UserDirs::from_env()?.config)?;
+    let (own, others): (Vec<_>, Vec<_>) =
+        arguments.offer.into_iter().partition(|name| name == OWN_AGENT_NAME);
+    let named = AgentCommand::configured_with(&config, &others)?;
+    let agents = OfferedAgents { usual: arguments.agent, named, has_own: !own.is_empty() };
     let opened = arguments.store.open_for_server(arguments.lease, &arguments.listen.to_string()).await?;
     let options = HubOptions {
         roots,
@@ -197,7 +210,7 @@ pub(crate) async fn run(arguments: ServeArguments) -> Result<ExitCode, CliError>
             ..AccessOptions::default()
         },
         store: opened,
-        agent: arguments.agent,
+        agents,
         options,
         drain_timeout: Duration::from_secs(arguments.drain_timeout),
         page: (!arguments.no_web).then_some(PageOwner::Tokens),
@@ -226,7 +239,7 @@ pub(crate) struct ServerSetup {
     pub(crate) listener: ListenerOptions,
     pub(crate) access: AccessOptions,
     pub(crate) store: OpenedStore,
-    pub(crate) agent: Vec<OsString>,
+    pub(crate) agents: OfferedAgents,
     pub(crate) options: HubOptions,
     pub(crate) drain_timeout: Duration,
     pub(crate) page: Option<PageOwner>,
@@ -252,7 +265,8 @@ impl OpenedServer {
         let access = AccessOptions { cookie_key: Some(cookie_key), ..setup.access };
         let roots = setup.options.roots.clone();
         let directory = roots.first().map_or(Path::new("/"), PathBuf::as_path);
-        let launcher = ProgramLauncher::new(&setup.agent, directory, session_database)?;
+        let agents = setup.agents.names();
+        let launcher = ProgramLauncher::new(setup.agents, directory, session_database)?;
         let hub = Hub::new(store, Arc::new(launcher), Arc::new(Metrics::default()), setup.options);
         let listener = TcpListener::bind(setup.listen).await;
         let listener = listener.with_context(|| format!("cannot listen on {}", setup.listen))?;
@@ -262,6 +276,7 @@ impl OpenedServer {
         let page = setup.page.map(|owner| WebOptions {
             user_dirs,
             roots,
+            agents,
             is_local: owner == PageOwner::LocalUser,
             assets: page_assets(),
         });

@@ -19,10 +19,13 @@ use clap::Args;
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 
 use crate::serve::{
-    LogFormat, MAX_CONNECTIONS, OpenedServer, PageOwner, ServerSetup, open_directory, start_log,
+    LogFormat, MAX_CONNECTIONS, OfferedAgents, OpenedServer, PageOwner, ServerSetup, open_directory,
+    start_log,
 };
+use bowline_client::agents::AgentCommand;
 use bowline_client::common::console::{escape_line, print, print_note};
 use bowline_client::common::workspace_location::resolve_directory;
+use bowline_client::config::Config;
 use bowline_client::environment::UserDirs;
 use bowline_client::error::CliError;
 
@@ -33,8 +36,8 @@ const PRINCIPAL: &str = "local";
 
 const EXAMPLES: &str = "\
 The page shows the sessions of this directory, their conversations, approvals, changes and the audit
-log. It works with any agent; without one, with Bowline's own. Sessions remain when the command ends
-and are there again the next time.
+log. It works with any agent; without one, with Bowline's own. New sessions can also have the agents
+of your configuration. Sessions remain when the command ends and are there again the next time.
 
 The link can be used once, within a minute: press Enter for another one. Only this machine can reach
 the page. To use it from elsewhere, see `bowline serve`, which offers the same page.
@@ -76,14 +79,16 @@ pub(crate) async fn run(arguments: WebArguments) -> Result<ExitCode, CliError> {
     start_log(LogFormat::Text);
     let root = resolve_directory(arguments.cwd.as_deref())?;
     let name = ContentHash::digest(root.as_os_str().as_encoded_bytes()).to_string();
-    let store = UserDirs::from_env()?.state.join(STORE_DIRECTORY).join(name.get(..16).unwrap_or(&name));
+    let dirs = UserDirs::from_env()?;
+    let named = AgentCommand::configured(&Config::read(&dirs.config)?)?;
+    let store = dirs.state.join(STORE_DIRECTORY).join(name.get(..16).unwrap_or(&name));
     let server = async {
         OpenedServer::open(ServerSetup {
             listen: arguments.listen,
             listener: ListenerOptions { tls: None, max_connections: MAX_CONNECTIONS },
             access: AccessOptions { is_loopback: true, ..AccessOptions::default() },
             store: open_directory(store).await?,
-            agent: arguments.agent,
+            agents: OfferedAgents { usual: arguments.agent, named, has_own: true },
             options: HubOptions { roots: vec![root.clone()], ..HubOptions::default() },
             drain_timeout: Duration::from_secs(5),
             page: Some(PageOwner::LocalUser),

@@ -18,7 +18,7 @@ use crate::arguments::options;
 use crate::error::CliError;
 
 /// The name of Bowline's own agent.
-const OWN_AGENT_NAME: &str = "bowline";
+pub const OWN_AGENT_NAME: &str = "bowline";
 
 /// The grace period for an agent to exit after a shutdown request.
 const SHUTDOWN_GRACE: Duration = Duration::from_secs(1);
@@ -97,6 +97,40 @@ impl AgentCommand {
         let program = words.first().map(PathBuf::from).unwrap_or_default();
         let args = words.iter().skip(1).cloned().collect();
         Self { name: shown.join(" "), program, args, env: BTreeMap::new(), is_own: false }
+    }
+
+    /// Returns the agents that the user's configuration names, except one with the name of Bowline's own.
+    ///
+    /// # Errors
+    /// Names an agent whose command is not a command line.
+    pub fn configured(config: &Config) -> Result<Vec<Self>, CliError> {
+        let named = config.agents.iter().filter(|(name, _)| *name != OWN_AGENT_NAME);
+        named.map(|(name, configured)| Self::from_config(name, configured, config)).collect()
+    }
+
+    /// Returns the agents of the user's configuration that have these names.
+    ///
+    /// # Errors
+    /// Names one that the configuration does not have.
+    pub fn configured_with(config: &Config, names: &[String]) -> Result<Vec<Self>, CliError> {
+        let find = |name: &String| match config.agents.get(name) {
+            Some(configured) => Self::from_config(name, configured, config),
+            None => Err(CliError::Usage(format!(
+                "there is no agent {} in {}",
+                quote(name),
+                config.display_path()
+            ))),
+        };
+        names.iter().map(find).collect()
+    }
+
+    /// Returns the command that starts this agent through another program: words that its own follow.
+    #[must_use]
+    pub fn through(&self, words: &[OsString]) -> Self {
+        let program = words.first().map_or_else(|| self.program.clone(), PathBuf::from);
+        let own = std::iter::once(self.program.clone().into_os_string()).chain(self.args.iter().cloned());
+        let args = words.iter().skip(1).cloned().chain(own).collect();
+        Self { program, args, ..self.clone() }
     }
 
     /// Returns Bowline's own agent, in a process of its own like any other.

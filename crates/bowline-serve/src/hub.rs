@@ -152,7 +152,6 @@ struct HubState {
     starts: HashMap<WorkerKey, WorkerStart>,
     last_worker: WorkerId,
     agent_requests: HashMap<String, AgentRequest>,
-    notes: HashMap<SessionId, activity::SessionNotes>,
     last_stream: u64,
     is_draining: bool,
     // Everything is stored, and streams end once they have sent it.
@@ -501,7 +500,10 @@ impl Hub {
     #[must_use]
     pub fn agent_info(&self, principal: &str) -> Option<Value> {
         let state = self.lock();
-        let worker = state.workers.values().find(|worker| worker.key.principal == principal)?;
+        let worker = state
+            .workers
+            .values()
+            .find(|worker| worker.key.principal == principal && worker.key.agent.is_none())?;
         Some(worker.description["agentInfo"].clone()).filter(Value::is_object)
     }
 

@@ -74,7 +74,15 @@ pub struct StoredSession {
     pub archived_at: Option<Timestamp>,
 }
 
-/// What a session waits for. If the server dies, the next one answers it.
+impl StoredSession {
+    /// Returns the name of its agent; `None` for the server's usual one.
+    #[must_use]
+    pub fn agent(&self) -> Option<&str> {
+        self.setup["_meta"]["bowline"]["agent"]["name"].as_str()
+    }
+}
+
+/// What a session waits for, and how its last turn went. If the server dies, the next one answers what is open.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PendingWork {
     /// The requests of clients, as connection and JSON-RPC id.
@@ -84,6 +92,18 @@ pub struct PendingWork {
     /// The requests that were answered last, so that one that is sent again is not done again.
     #[serde(default)]
     pub answered: Vec<(ConnectionId, Value)>,
+    /// How the last turn went.
+    #[serde(default)]
+    pub last_turn: Box<TurnReport>,
+}
+
+/// How a session's last turn went, for an overview.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TurnReport {
+    /// Why it failed, if it ended with an error or was interrupted.
+    pub failure: Option<String>,
+    /// What the agent reported last about tokens and costs.
+    pub usage: Option<Value>,
 }
 
 /// A question to users.

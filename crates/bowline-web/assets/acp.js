@@ -23,6 +23,9 @@ const PROBE_TIMEOUT = 5000;
 const FIRST_PAUSE = 250;
 const LAST_PAUSE = 8000;
 
+/** The attempt from which the pause is the longest. */
+const REFUSED_ATTEMPT = 5;
+
 /** An error that the other side sent, or a lost connection. */
 export class RpcError extends Error {
   /** @param {number} code @param {string} message @param {any} [data] */
@@ -108,7 +111,11 @@ export class Connection {
         if (this.generation !== generation || !this.isOpen) return;
         this.attempt = 0;
         this.setState("open");
-      }, () => this.worker?.postMessage({}));
+      }, (error) => {
+        // An agent that does not start is not started again at once.
+        if (error.code !== CONNECTION_LOST) this.attempt = Math.max(this.attempt, REFUSED_ATTEMPT);
+        this.worker?.postMessage({});
+      });
     } else {
       // What came before the end counts.
       while (this.inbox.length > 0) this.drain();

@@ -22,7 +22,9 @@ async function read(response) {
   } catch {
     // The status below says what went wrong.
   }
-  if (!response.ok) throw new ApiError(response.status, body?.error ?? `the server answered ${response.status}`);
+  // A proxy in front may answer with a page of its own.
+  const plain = (response.headers.get("Content-Type") ?? "").startsWith("text/plain") ? text.trim().slice(0, 500) : "";
+  if (!response.ok) throw new ApiError(response.status, body?.error || plain || `the server answered ${response.status}`);
   return body;
 }
 

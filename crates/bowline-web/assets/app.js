@@ -2,14 +2,14 @@
 
 import { html, render, signal, useEffect, useState } from "./lib.js";
 import { get, post } from "./api.js";
-import { connectionState, me, reconnect, startClient } from "./client.js";
+import { connectionError, connectionState, me, reconnect, startClient } from "./client.js";
 import { Icon, Mark } from "./icons.js";
 import { Keyboard, showHelp } from "./keyboard.js";
 import { startNotifications, toggleNotifications } from "./notifications.js";
 import { startOverview } from "./overview-store.js";
 import { startTheme, theme, toggleTheme, wantsNotifications } from "./preferences.js";
 import { route, startRouter } from "./router.js";
-import { Confirmation, Toasts } from "./ui.js";
+import { Boundary, Confirmation, Problem, Toasts } from "./ui.js";
 import { Audit } from "./views/audit.js";
 import { Changes } from "./views/changes.js";
 import { Conversation } from "./views/conversation.js";
@@ -28,7 +28,7 @@ async function start() {
   if (ticket) {
     history.replaceState(null, "", location.pathname);
     await post("/login", { ticket }).catch((error) => {
-      loginError.value = error.message;
+      loginError.value = error.status === 401 ? "This link was used before, or has expired. For another one, press Enter in the terminal." : error.message;
     });
   }
   await enter();
@@ -59,7 +59,7 @@ function Login() {
     setBusy(true);
     loginError.value = "";
     await post("/login", { token: token.trim() }).then(enter, (error) => {
-      loginError.value = error.message;
+      loginError.value = error.status === 401 ? "This token is wrong, was removed or has expired." : error.message;
     });
     setBusy(false);
   };
@@ -69,7 +69,7 @@ function Login() {
     <p class="muted">For a server of your own or your team's, enter a token from <code>bowline serve token add</code>.</p>
     <form class="form" onSubmit=${submit}>
       <label class="field"><span>Token</span><input type="password" name="token" autocomplete="current-password" value=${token} onInput=${(/** @type {any} */ event) => setToken(event.target.value)} /></label>
-      ${loginError.value && html`<p class="problem" role="alert">${loginError.value}</p>`}
+      <${Problem} text=${loginError.value} />
       <button type="submit" class="primary" disabled=${isBusy || !token.trim()}>Sign in</button>
     </form>
   </div></main>`;
@@ -92,7 +92,7 @@ function Bar() {
 function ConnectionNote() {
   if (connectionState.value === "open") return html`<span role="status" class="hidden">Connected</span>`;
   if (connectionState.value === "connecting") return html`<span role="status" class="connection">Connecting…</span>`;
-  return html`<span role="status" class="connection lost"><span>Connection lost</span><button type="button" class="small" onClick=${reconnect}>Retry</button></span>`;
+  return html`<span role="status" class="connection lost"><span>${connectionError.value ? "No agent" : "Connection lost"}</span><button type="button" class="small" onClick=${reconnect}>Retry</button></span>`;
 }
 
 function View() {
@@ -123,7 +123,8 @@ function App() {
   return html`<div class="app">
     <a class="skip" href="#main" onClick=${(/** @type {Event} */ event) => { event.preventDefault(); document.getElementById("main")?.focus(); }}>Skip to content</a>
     <${Bar} />
-    <div class=${id ? "body with-sidebar" : "body"}>${id && html`<${Sidebar} current=${id} />`}<${View} /></div>
+    ${connectionError.value && html`<div class="banner"><${Problem} text=${`The agent of this server cannot be used: ${connectionError.value}`} /></div>`}
+    <div class=${id ? "body with-sidebar" : "body"}>${id && html`<${Sidebar} current=${id} />`}<${Boundary} of=${route.value}><${View} /><//></div>
     <${NewSession} /><${Confirmation} /><${Keyboard} /><${Toasts} />
   </div>`;
 }

@@ -4,7 +4,7 @@ import { computed, effect, signal } from "./lib.js";
 import { CONNECTION_LOST, Connection, RpcError } from "./acp.js";
 import { addNote, addPrompt, applySetup, applyUpdate, createState, endTurn, hasPrompt, settings } from "./store.js";
 import { findSession, patchSession, prepared, refreshOverview, sessions as summaries } from "./overview-store.js";
-import { knownSettings } from "./preferences.js";
+import { rememberSettings } from "./preferences.js";
 
 /** @typedef {import("./types.js").Json} Json */
 /** @typedef {import("./types.js").ContentBlock} ContentBlock */
@@ -16,6 +16,9 @@ const MAX_LIVE = 12;
 
 /** The state of the connection. */
 export const connectionState = signal(/** @type {import("./acp.js").ConnectionState} */ ("connecting"));
+
+/** Why the server did not accept the connection: its agent does not start. */
+export const connectionError = signal("");
 
 /** What the agent can do. */
 export const capabilities = signal(/** @type {Json} */ ({}));
@@ -87,7 +90,11 @@ async function initialize() {
     protocolVersion: 1,
     clientCapabilities: { fs: { readTextFile: false, writeTextFile: false }, terminal: false, elicitation: { form: {}, url: {} }, _meta: { terminal_output: true } },
     clientInfo: { name: "bowline-web", title: "Bowline web page", version: me.value?.version ?? "0" },
+  }).catch((error) => {
+    if (!(error instanceof RpcError && error.code === CONNECTION_LOST)) connectionError.value = error.message;
+    throw error;
   });
+  connectionError.value = "";
   capabilities.value = result.agentCapabilities ?? {};
   agent.value = result.agentInfo ?? null;
 }
@@ -146,13 +153,13 @@ export function openSession(id) {
   return session;
 }
 
-/** Opens a session of the agent, whose settings are then known. @param {string} cwd */
-async function newSession(cwd) {
+/** Opens a session of an agent, whose settings are then known. @param {string} cwd @param {string} name of the agent; empty for the usual one */
+async function newSession(cwd, name) {
   creating += 1;
   /** @type {LiveSession} */
   let session;
   try {
-    const setup = await connection.request("session/new", { cwd, mcpServers: [] });
+    const setup = await connection.request("session/new", { cwd, mcpServers: [], ...(name ? { _meta: { bowline: { agent: name } } } : {}) });
     session = new LiveSession(setup.sessionId);
     session.cwd.value = cwd;
     live.set(session.id, session);
@@ -164,7 +171,7 @@ async function newSession(cwd) {
   }
   session.status.value = "ready";
   session.touch();
-  knownSettings.value = settings(session.state);
+  session.rememberSettings();
   return session;
 }
 
@@ -174,7 +181,7 @@ async function startSession(session, chosen) {
     const value = chosen[setting.id];
     if (value !== undefined && value !== setting.current) await session.set(setting, value);
   }
-  knownSettings.value = settings(session.state);
+  session.rememberSettings();
   refreshOverview();
   return session.id;
 }
@@ -184,21 +191,20 @@ async function startSession(session, chosen) {
  * started in the end, or deleted.
  */
 export class PreparedSession {
-  /** @param {string} cwd */
-  constructor(cwd) {
+  /** @param {string} cwd @param {string} agent its name; empty for the usual one */
+  constructor(cwd, agent) {
     this.cwd = cwd;
-    this.opening = newSession(cwd).then((session) => {
-      prepared.value = session.id;
+    this.agent = agent;
+    this.opening = newSession(cwd, agent).then((session) => {
+      prepared.value = [...prepared.value, session.id];
       return session;
     });
-    // An error is told when the session is started.
-    this.opening.catch(() => undefined);
   }
 
   /** Applies settings, and returns the session's id. @param {Record<string, string|boolean>} chosen */
   async start(chosen) {
     const session = await this.opening;
-    prepared.value = null;
+    prepared.value = prepared.value.filter((id) => id !== session.id);
     return startSession(session, chosen);
   }
 
@@ -206,13 +212,13 @@ export class PreparedSession {
     const session = await this.opening.catch(() => null);
     if (!session) return;
     await deleteSession(session.id).catch(() => undefined);
-    if (prepared.value === session.id) prepared.value = null;
+    prepared.value = prepared.value.filter((id) => id !== session.id);
   }
 }
 
-/** Creates a session, applies settings to it, and returns its id. @param {string} cwd @param {Record<string, string|boolean>} chosen */
-export async function createSession(cwd, chosen) {
-  return startSession(await newSession(cwd), chosen);
+/** Creates a session, applies settings to it, and returns its id. @param {string} cwd @param {string} agent @param {Record<string, string|boolean>} chosen */
+export async function createSession(cwd, agent, chosen) {
+  return startSession(await newSession(cwd, agent), chosen);
 }
 
 /** @param {string} id */
@@ -335,6 +341,16 @@ export class LiveSession {
     this.touch();
   }
 
+  /** Returns what the agent accepts in prompts. @returns {Json} */
+  get accepts() {
+    return (this.state.agent ?? capabilities.value).promptCapabilities ?? {};
+  }
+
+  /** Keeps the agent's settings for the form of a new session. */
+  rememberSettings() {
+    rememberSettings(this.state.agent?.name ?? "", settings(this.state));
+  }
+
   /** Tells the views that the state changed. */
   touch() {
     this.revision.value += 1;
@@ -361,15 +377,15 @@ export class LiveSession {
     try {
       const { stopReason } = await connection.request("session/prompt", { sessionId: this.id, prompt: blocks });
       this.unconfirmed = null;
-        const note = STOP_NOTES[stopReason];
+      const note = STOP_NOTES[stopReason];
       if (note) addNote(this.state, stopReason === "cancelled" ? "info" : "warning", note);
     } catch (error) {
       if (error instanceof RpcError && error.code === CONNECTION_LOST) return;
       this.unconfirmed = null;
-        addNote(this.state, "error", error instanceof Error ? error.message : String(error));
+      addNote(this.state, "error", error instanceof Error ? error.message : String(error));
     }
     endTurn(this.state);
-    patchSession(this.id, { state: "idle" });
+    patchSession(this.id, { state: "idle", failure: null });
     this.ownTurn.value = false;
     this.touch();
     refreshOverview();
@@ -392,7 +408,7 @@ export class LiveSession {
         const kind = typeof value === "boolean" ? { type: "boolean" } : {};
         applySetup(this.state, await connection.request("session/set_config_option", { sessionId: this.id, configId: setting.id, value, ...kind }));
       }
-      knownSettings.value = settings(this.state);
+      this.rememberSettings();
     } catch (error) {
       addNote(this.state, "error", `${setting.name} was not changed: ${error instanceof Error ? error.message : error}`);
     }

@@ -87,7 +87,25 @@ const HIDDEN = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u061c\u200b-\u200f\u202
 
 /** Returns a text with its invisible characters written out. @param {string} text */
 export function visible(text) {
-  return text.replace(HIDDEN, (character) => `\\u{${(character.codePointAt(0) ?? 0).toString(16)}}`);
+  return text.replace(HIDDEN, writeOut);
+}
+
+/** @param {string} character */
+function writeOut(character) {
+  return `\\u{${(character.codePointAt(0) ?? 0).toString(16)}}`;
+}
+
+// What reorders or hides text. Marks and joiners are part of many languages and of emoji, and stay.
+const HIDDEN_IN_PROSE = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u202a-\u202e\u2066-\u2069\u{e0000}-\u{e007f}]/gu;
+
+/** Returns prose with those of its invisible characters written out that can deceive. @param {string} text */
+export function visibleProse(text) {
+  return text.replace(/\r\n/g, "\n").replace(HIDDEN_IN_PROSE, writeOut);
+}
+
+/** Returns a message of a program as the beginning of a sentence. @param {string} text */
+export function sentence(text) {
+  return text.charAt(0).toUpperCase() + text.slice(1);
 }
 
 /** Returns the first line of a text, shortened. @param {string} text @param {number} limit */

@@ -1,6 +1,7 @@
 // Keys for the whole page, and the help that lists them.
 
 import { html, signal, useEffect } from "./lib.js";
+import { me } from "./client.js";
 import { toggleLayout } from "./diff.js";
 import { sessions } from "./overview-store.js";
 import { ignoreWhitespace, toggleTheme } from "./preferences.js";
@@ -58,6 +59,7 @@ function handle(key) {
       move(1, true);
       return true;
     case "c":
+      if (me.value?.role === "observer") return false;
       showNewSession();
       return true;
     case "t":

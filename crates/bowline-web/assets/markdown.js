@@ -4,6 +4,7 @@
 
 import { Component, h, html, signal } from "./lib.js";
 import { post } from "./api.js";
+import { visible, visibleProse } from "./format.js";
 
 /** @typedef {import("./types.js").MarkdownNode} MarkdownNode */
 /** @typedef {import("./types.js").MarkdownBlock} MarkdownBlock */
@@ -123,7 +124,7 @@ export function Markdown({ part }) {
   // Reading it subscribes this component.
   tree.version.value;
   update(tree, part);
-  if (tree.blocks.length === 0) return html`<div class="md"><p class="plain">${part.text}</p></div>`;
+  if (tree.blocks.length === 0) return html`<div class="md"><p class="plain">${visibleProse(part.text)}</p></div>`;
   return html`<div class="md">${tree.blocks.map((block) => h(Block, { key: block.start, block }))}</div>`;
 }
 
@@ -135,16 +136,17 @@ class Block extends Component {
   }
 
   render() {
-    return toNode(this.props.block.node, 0);
+    return toNode(this.props.block.node, 0, false);
   }
 }
 
-/** @param {MarkdownNode} node @param {number} depth @returns {any} */
-function toNode(node, depth) {
-  if (typeof node === "string") return node;
+/** @param {MarkdownNode} node @param {number} depth @param {boolean} isCode whether it is part of code @returns {any} */
+function toNode(node, depth, isCode) {
+  // Code is copied and run, so none of its characters may be invisible.
+  if (typeof node === "string") return isCode ? visible(node) : visibleProse(node);
   // Deeper than this is hostile.
-  if (!TAGS.has(node.t) || depth > 64) return textOf(node);
-  const children = (node.c ?? []).map((child) => toNode(child, depth + 1));
+  if (!TAGS.has(node.t) || depth > 64) return visible(textOf(node));
+  const children = (node.c ?? []).map((child) => toNode(child, depth + 1, isCode || node.t === "pre" || node.t === "code"));
   const attributes = node.a ?? {};
   switch (node.t) {
     case "a":

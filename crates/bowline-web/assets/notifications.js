@@ -1,9 +1,10 @@
 // Notifications of the browser when a session begins to wait for the user.
 
 import { effect } from "./lib.js";
+import { visible } from "./format.js";
 import { sessions } from "./overview-store.js";
 import { wantsNotifications } from "./preferences.js";
-import { go, route } from "./router.js";
+import { route, routeHash } from "./router.js";
 import { toast } from "./ui.js";
 
 /** @typedef {import("./types.js").SessionSummary} SessionSummary */
@@ -28,11 +29,14 @@ export async function toggleNotifications() {
   }
   const permission = await Notification.requestPermission();
   wantsNotifications.value = permission === "granted";
+  void serviceWorker();
   toast(permission === "granted" ? "You are notified when a session waits" : "The browser does not allow notifications of this page", { isError: permission !== "granted" });
 }
 
 /** Watches the sessions from here on. */
 export function startNotifications() {
+  if (wantsNotifications.peek()) void serviceWorker();
+  navigator.serviceWorker?.addEventListener("message", ({ data }) => showSession(data?.hash));
   /** @type {SessionSummary[]|null} */
   let before = null;
   effect(() => {
@@ -40,19 +44,42 @@ export function startNotifications() {
     if (!after) return;
     const waiting = after.filter(({ state }) => state === "waiting").length;
     document.title = waiting > 0 ? `(${waiting}) Bowline` : "Bowline";
-    for (const session of newlyWaiting(before, after)) notify(session);
+    // Without notifications, the title still says that sessions wait.
+    for (const session of newlyWaiting(before, after)) notify(session).catch(() => undefined);
     before = after;
   });
 }
 
+/**
+ * Returns the service worker, once it can show notifications; `null` where there is none.
+ * @returns {Promise<ServiceWorkerRegistration|null>}
+ */
+async function serviceWorker() {
+  try {
+    await navigator.serviceWorker.register("/sw.js");
+    return await navigator.serviceWorker.ready;
+  } catch {
+    return null;
+  }
+}
+
 /** @param {SessionSummary} session */
-function notify(session) {
+async function notify(session) {
+  const hash = routeHash({ view: "session", id: session.id });
   const isInSight = !document.hidden && document.hasFocus() && route.peek().id === session.id;
   if (!wantsNotifications.peek() || isInSight || typeof Notification === "undefined" || Notification.permission !== "granted") return;
-  const notification = new Notification("Waiting for you", { body: `${session.title ?? "A session"}${session.waitingFor ? `: ${session.waitingFor}` : ""}`, tag: session.id, icon: "/favicon.svg" });
+  const options = { body: visible(`${session.title ?? "A session"}${session.waitingFor ? `: ${session.waitingFor}` : ""}`), tag: session.id, icon: "/favicon.svg", data: hash };
+  const worker = await serviceWorker();
+  if (worker) return worker.showNotification("Waiting for you", options);
+  const notification = new Notification("Waiting for you", options);
   notification.addEventListener("click", () => {
     window.focus();
-    go({ view: "session", id: session.id });
+    showSession(hash);
     notification.close();
   });
+}
+
+/** Shows the session that a notification is about. @param {unknown} hash */
+function showSession(hash) {
+  if (typeof hash === "string" && hash.startsWith("#/")) location.hash = hash;
 }

@@ -14,8 +14,8 @@ const RETRY_PAUSE = 3000;
 /** The sessions that are shown; `null` before the first answer. */
 export const sessions = signal(/** @type {SessionSummary[]|null} */ (null));
 
-/** A session that is prepared by the form of a new session, and not yet started. */
-export const prepared = signal(/** @type {string|null} */ (null));
+/** The sessions that are prepared by the form of a new session, and not yet started. */
+export const prepared = signal(/** @type {string[]} */ ([]));
 
 /** Where the next page begins, if there is one. */
 export const nextPage = signal(/** @type {string|null} */ (null));
@@ -59,7 +59,7 @@ async function load() {
       if (cursor === null) break;
     }
     if (asked === filter.value) {
-      sessions.value = found.filter(({ id }) => id !== prepared.value);
+      sessions.value = found.filter(({ id }) => !prepared.value.includes(id));
       nextPage.value = cursor;
     }
     overviewError.value = "";

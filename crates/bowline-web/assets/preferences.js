@@ -38,8 +38,18 @@ export const ignoreWhitespace = stored("ignoreWhitespace", false, isBoolean);
 /** Whether to notify when a session waits. */
 export const wantsNotifications = stored("notifications", false, isBoolean);
 
-/** The settings that the agents of this server offered last, for the form of a new session. */
-export const knownSettings = stored("settings", /** @type {import("./types.js").Setting[]} */ ([]), Array.isArray);
+/** The settings that each agent of this server offered last, for the form of a new session. The usual agent has no name. */
+const knownSettings = stored("settings", /** @type {Record<string, import("./types.js").Setting[]>} */ ({}), (value) => typeof value === "object" && value !== null && Object.values(value).every(Array.isArray) && !Array.isArray(value));
+
+/** Returns the settings that an agent offered last. @param {string} agent */
+export function settingsOf(agent) {
+  return Object.hasOwn(knownSettings.value, agent) ? knownSettings.value[agent] ?? [] : [];
+}
+
+/** @param {string} agent @param {import("./types.js").Setting[]} settings */
+export function rememberSettings(agent, settings) {
+  knownSettings.value = { ...knownSettings.value, [agent]: settings };
+}
 
 /** Applies the colours to the page. */
 export function startTheme() {

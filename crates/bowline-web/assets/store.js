@@ -35,6 +35,7 @@ const FINISHED = new Set(["completed", "failed", "cancelled"]);
  * @property {Json|null} modes
  * @property {Json|null} models
  * @property {Json[]} options
+ * @property {import("./types.js").SessionAgent|null} agent the agent, unless it is the server's usual one
  * @property {string|null} title
  * @property {boolean} closed whether the last message is complete, so that the next chunk starts another
  */
@@ -43,7 +44,7 @@ const FINISHED = new Set(["completed", "failed", "cancelled"]);
 export function createState() {
   return {
     items: [], dropped: 0, nextKey: 0, tools: new Map(), plan: [], usage: null, commands: [],
-    modes: null, models: null, options: [], title: null, closed: false,
+    modes: null, models: null, options: [], agent: null, title: null, closed: false,
   };
 }
 
@@ -52,6 +53,8 @@ export function applySetup(state, setup) {
   if (setup.modes) state.modes = setup.modes;
   if (setup.models) state.models = setup.models;
   if (Array.isArray(setup.configOptions)) state.options = setup.configOptions;
+  const agent = setup._meta?.bowline?.agent;
+  if (typeof agent?.name === "string") state.agent = agent;
 }
 
 /** Applies an update. An update that makes no sense is ignored. @param {SessionState} state @param {Json} update */
@@ -67,7 +70,8 @@ export function applyUpdate(state, update) {
     case "tool_call_update":
       return applyToolCall(state, update);
     case "plan":
-      state.plan = list(update.entries).filter((entry) => typeof entry?.content === "string");
+      state.plan = list(update.entries).filter((entry) => typeof entry?.content === "string")
+        .map((entry) => ({ content: entry.content, priority: String(entry.priority ?? ""), status: String(entry.status ?? "pending") }));
       return;
     case "usage_update":
       if (Number.isFinite(update.used) && Number.isFinite(update.size)) {
@@ -209,8 +213,8 @@ function applyToolCall(state, update) {
   if (typeof update.kind === "string") call.kind = update.kind;
   // A finished call stays finished: an update that comes late cannot start it again.
   if (typeof update.status === "string" && !(FINISHED.has(call.status) && !FINISHED.has(update.status))) call.status = update.status;
-  if (Array.isArray(update.content)) call.content = update.content;
-  if (Array.isArray(update.locations)) call.locations = update.locations;
+  if (Array.isArray(update.content)) call.content = update.content.filter((content) => typeof content?.type === "string");
+  if (Array.isArray(update.locations)) call.locations = update.locations.filter((location) => typeof location?.path === "string");
   if (update.rawInput !== undefined) call.rawInput = update.rawInput;
   if (update.rawOutput !== undefined) call.rawOutput = update.rawOutput;
   applyTerminal(item, update._meta ?? {});
@@ -263,9 +267,9 @@ function takeKey(state) {
   return key;
 }
 
-/** @param {any} value @returns {any[]} */
+/** Returns a list's entries that have members. @param {any} value @returns {any[]} */
 function list(value) {
-  return Array.isArray(value) ? value : [];
+  return Array.isArray(value) ? value.filter((entry) => typeof entry === "object" && entry !== null) : [];
 }
 
 /** @param {any} cost */

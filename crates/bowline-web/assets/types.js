@@ -63,6 +63,8 @@
 /** @typedef {{value: string, name: string, description?: string|null}} Choice */
 /** @typedef {{id: string, name: string, category: string, current: string|boolean, choices: {group: string, choices: Choice[]}[], source: "option"|"mode"|"model"}} Setting */
 
+/** @typedef {{name: string, info?: {name?: string, title?: string|null, version?: string|null}|null, promptCapabilities?: Json|null}} SessionAgent */
+
 /** @typedef {{id: string|number, method: string, params: Json, sessionId: string|null, at: number}} Question */
 
 /** @typedef {{text: string, changed: boolean}} DiffPart */
@@ -80,8 +82,10 @@
  * @property {string} workspace
  * @property {string|null} title
  * @property {string} principal
+ * @property {string|null} agent its name; `null` for the server's usual agent
  * @property {"working"|"waiting"|"idle"|"failed"} state
  * @property {string|null} waitingFor
+ * @property {string|null} failure why the last turn failed
  * @property {number} createdAt
  * @property {number} updatedAt
  * @property {boolean} archived
@@ -89,7 +93,7 @@
  * @property {Usage|null} usage
  */
 
-/** @typedef {{name: string, role: "admin"|"user"|"observer", version: string, roots: string[], agent: {name: string, title?: string|null, version?: string|null}|null, isLocal: boolean}} Me */
+/** @typedef {{name: string, role: "admin"|"user"|"observer", version: string, roots: string[], agent: {name: string, title?: string|null, version?: string|null}|null, agents: string[], isLocal: boolean}} Me */
 
 /** @typedef {{changeId: number, path: string, change: string, by: string, command?: string|null, undone: boolean, binary: boolean, pruned?: boolean, added: number, removed: number, hunks: Hunk[], at: number, truncated?: boolean, omittedLines?: number}} ChangedFile */
 /** @typedef {{id: number, label: string|null, at: number, by: string, files: ChangedFile[]}} ChangedTurn */

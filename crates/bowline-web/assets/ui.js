@@ -1,8 +1,8 @@
 // Parts that several views share.
 
-import { html, signal, useEffect, useRef } from "./lib.js";
+import { Component, html, signal, useEffect, useRef } from "./lib.js";
 import { Icon } from "./icons.js";
-import { age, dateTime } from "./format.js";
+import { age, dateTime, sentence, visible } from "./format.js";
 
 /** The time, for ages; it moves every half minute. */
 const now = signal(Date.now());
@@ -77,12 +77,12 @@ export function toast(text, { isError = false } = {}) {
   toasts.value = [...toasts.value.slice(-3), { key, text, isError }];
   setTimeout(() => {
     toasts.value = toasts.value.filter((other) => other.key !== key);
-  }, isError ? 10_000 : 4000);
+  }, isError ? 10_000 : 6000);
 }
 
 /** Tells the user about an error. @param {unknown} error */
 export function reportError(error) {
-  toast(error instanceof Error ? error.message : String(error), { isError: true });
+  toast(visible(sentence(error instanceof Error ? error.message : String(error))), { isError: true });
 }
 
 export function Toasts() {
@@ -91,9 +91,37 @@ export function Toasts() {
   </div>`;
 }
 
+/** What did not work. @param {{text: string, isPadded?: boolean}} props */
+export function Problem({ text, isPadded }) {
+  return text ? html`<p class=${isPadded ? "problem pad" : "problem"} role="alert">${visible(sentence(text))}</p>` : null;
+}
+
 /** @param {{title: string, children?: any}} props */
 export function Empty({ title, children }) {
   return html`<div class="empty"><p class="empty-title">${title}</p>${children}</div>`;
+}
+
+/**
+ * Shows its children, or a note in their place if they cannot be shown: an agent may send what no view expects. When
+ * `of` changes, they are tried again.
+ * @extends {Component<{of: unknown, children?: any}, {of: unknown, error: Error|null}>}
+ */
+export class Boundary extends Component {
+  /** @param {{of: unknown}} props @param {{of: unknown, error: Error|null}} state */
+  static getDerivedStateFromProps({ of }, state) {
+    return of === state.of ? null : { of, error: null };
+  }
+
+  /** @param {any} error */
+  static getDerivedStateFromError(error) {
+    return { error };
+  }
+
+  render() {
+    const { error } = this.state;
+    if (!error) return this.props.children;
+    return html`<${Problem} text=${`This cannot be shown: ${error.message ?? error}. The wire view has the messages as they came.`} />`;
+  }
 }
 
 /** @param {{used: number, size: number}} props */

@@ -241,6 +241,7 @@ async fn show_principal(State(web): State<Arc<Web>>, request: Request) -> ApiRes
         "version": env!("CARGO_PKG_VERSION"),
         "roots": roots,
         "agent": web.endpoint.hub.agent_info(&principal.name),
+        "agents": web.options.agents,
         "isLocal": web.options.is_local,
     });
     Ok(Json(body).into_response())

@@ -33,6 +33,8 @@ pub struct WebOptions {
     pub user_dirs: UserDirs,
     /// The directories below which sessions may work.
     pub roots: Vec<PathBuf>,
+    /// The names of the agents that a new session can have instead of the usual one.
+    pub agents: Vec<String>,
     /// Whether the server is its user's own, for one directory.
     pub is_local: bool,
     /// Where the page's files come from.

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Context as _;
 use bowline_protocol::terminal::CommandExit;
 use bowline_serve::{AgentLauncher, AgentStreams};
+use bowline_text::display::quote;
 use bowline_workspace::terminals::{ProgramStreams, SupervisedProgram, SupervisorProgram};
 use futures_util::future::BoxFuture;
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, BufReader};
@@ -14,19 +15,43 @@ use tokio::sync::oneshot;
 
 use super::store::STORE_VARIABLE;
 use crate::agent::SESSION_STORE_VARIABLE;
-use bowline_client::agents::AgentCommand;
+use bowline_client::agents::{AgentCommand, OWN_AGENT_NAME};
 use bowline_client::error::CliError;
 use bowline_client::launch::SUPERVISOR_COMMAND;
 
 /// The longest line of an agent's stderr in the log, in bytes.
 const MAX_LOG_LINE: u64 = 4096;
 
-/// Starts the agent's program for each principal.
+/// The agents that a server offers.
+#[derive(Debug, Default)]
+pub(crate) struct OfferedAgents {
+    /// The command of the usual one; empty for Bowline's own.
+    pub(crate) usual: Vec<OsString>,
+    /// Those that a new session can ask for by name.
+    pub(crate) named: Vec<AgentCommand>,
+    /// Whether a new session can also ask for Bowline's own.
+    pub(crate) has_own: bool,
+}
+
+impl OfferedAgents {
+    /// Returns the names that a new session can choose from. Bowline's own is not among them if it is the usual one.
+    pub(crate) fn names(&self) -> Vec<String> {
+        let own = (self.has_own && !self.usual.is_empty()).then(|| OWN_AGENT_NAME.to_owned());
+        own.into_iter().chain(self.named.iter().map(|agent| agent.name.clone())).collect()
+    }
+}
+
+/// The command that starts an agent, and whether that is Bowline's own.
+struct LaunchCommand {
+    command: AgentCommand,
+    is_own: bool,
+}
+
+/// Starts the agents' programs for each principal.
 #[derive(Debug)]
 pub(super) struct ProgramLauncher {
     program: OsString,
-    // The other agent's command; empty for Bowline's own.
-    agent: Vec<OsString>,
+    agents: OfferedAgents,
     directory: PathBuf,
     supervisor: SupervisorProgram,
     // The address of the database for the sessions of Bowline's own agent.
@@ -34,43 +59,61 @@ pub(super) struct ProgramLauncher {
 }
 
 impl ProgramLauncher {
-    /// Returns the launcher of a command, or without one that of Bowline's own agent. Another agent gets this machine's
-    /// files and terminals from `bowline proxy`, where its client has none.
+    /// Returns the launcher of agents. One that is not Bowline's own gets this machine's files and terminals from
+    /// `bowline proxy`, where its client has none.
     pub(super) fn new(
-        agent: &[OsString],
+        agents: OfferedAgents,
         directory: &Path,
         session_database: Option<OsString>,
     ) -> Result<Self, CliError> {
         let own = std::env::current_exe().context("cannot find the bowline program")?;
         let supervisor = SupervisorProgram { program: own.clone(), args: vec![SUPERVISOR_COMMAND.into()] };
-        let (program, agent) = (own.into_os_string(), agent.to_vec());
-        let session_database = session_database.filter(|_| agent.is_empty());
-        Ok(Self { program, agent, directory: directory.to_owned(), supervisor, session_database })
+        let program = own.into_os_string();
+        Ok(Self { program, agents, directory: directory.to_owned(), supervisor, session_database })
     }
 
-    /// Returns the command for a principal, which the audit log names.
-    fn command_for(&self, principal: &str) -> AgentCommand {
-        // Where the client has no terminals, Bowline's agent runs commands here, after a question.
-        let own: &[&str] = if self.agent.is_empty() { &["agent", "--shell"] } else { &["proxy", "--host"] };
-        let mut words = vec![self.program.clone()];
-        words.extend(own.iter().chain(&["--principal", principal]).map(OsString::from));
-        if !self.agent.is_empty() {
+    /// Returns the command of an agent for a principal, which the audit log names; `None` without such an agent.
+    fn command_for(&self, principal: &str, name: Option<&str>) -> Option<LaunchCommand> {
+        let words = |own: &[&str]| -> Vec<OsString> {
+            let mut words = vec![self.program.clone()];
+            words.extend(own.iter().chain(&["--principal", principal]).map(OsString::from));
+            words
+        };
+        let proxied = |agent: &AgentCommand| {
+            let mut words = words(&["proxy", "--host"]);
             words.push("--".into());
-            words.extend(self.agent.iter().cloned());
+            LaunchCommand { command: agent.through(&words), is_own: false }
+        };
+        let is_own = match name {
+            None => self.agents.usual.is_empty(),
+            Some(name) => self.agents.has_own && name == OWN_AGENT_NAME,
+        };
+        if is_own {
+            // Where the client has no terminals, Bowline's agent runs commands here, after a question.
+            let command = AgentCommand::from_words(&words(&["agent", "--shell"]));
+            return Some(LaunchCommand { command, is_own });
         }
-        AgentCommand::from_words(&words)
+        match name {
+            None => Some(proxied(&AgentCommand::from_words(&self.agents.usual))),
+            Some(name) => self.agents.named.iter().find(|agent| agent.name == name).map(proxied),
+        }
     }
 }
 
 impl AgentLauncher for ProgramLauncher {
-    fn launch(&self, principal: &str) -> BoxFuture<'_, Result<AgentStreams, String>> {
+    fn launch(&self, principal: &str, agent: Option<&str>) -> BoxFuture<'_, Result<AgentStreams, String>> {
         let name = principal.to_owned();
+        let found = self.command_for(principal, agent).ok_or_else(|| {
+            format!("this server does not offer the agent {}", quote(agent.unwrap_or_default()))
+        });
         Box::pin(async move {
+            let LaunchCommand { command, is_own } = found?;
             // Another agent has no business in the store, whose address may hold a password.
+            let database = self.session_database.clone().filter(|_| is_own);
             let environment = std::env::vars_os()
                 .filter(|(name, _)| name != STORE_VARIABLE && name != SESSION_STORE_VARIABLE)
-                .chain(self.session_database.clone().map(|url| (SESSION_STORE_VARIABLE.into(), url)));
-            let program = self.command_for(&name).program(&self.directory, environment);
+                .chain(database.map(|url| (SESSION_STORE_VARIABLE.into(), url)));
+            let program = command.program(&self.directory, environment);
             let program = program.map_err(|error| error.to_string())?;
             let started = SupervisedProgram::start_with_piped_input(&self.supervisor, program).await;
             let (mut process, ProgramStreams { stdio, stderr }, writer) =

@@ -3,8 +3,11 @@
 use super::*;
 use crate::store::StoredSession;
 
-/// The most sessions of which more is remembered than the store has.
-const MAX_NOTED_SESSIONS: usize = 4096;
+/// Why a turn failed whose server is gone.
+pub(super) const INTERRUPTED: &str =
+    "the server stopped during this request; what the agent did until then is in the session";
+/// The longest reason of a failure that is remembered, in characters.
+const MAX_FAILURE_CHARS: usize = 1000;
 /// The longest report of usage that is remembered, in bytes.
 const MAX_USAGE_BYTES: usize = 4096;
 /// The most events that wait for a subscriber; one that is slower learns that it missed some.
@@ -43,8 +46,10 @@ pub struct SessionActivity {
     pub state: SessionState,
     /// The first open question, in the agent's words.
     pub waiting_for: Option<String>,
-    /// What the agent reported last about tokens and costs; `None` if it has not since the server started.
+    /// What the agent reported last about tokens and costs.
     pub usage: Option<Value>,
+    /// Why the last turn failed, if it did.
+    pub failure: Option<String>,
 }
 
 /// What happens at a hub, for an overview.
@@ -56,34 +61,17 @@ pub enum HubEvent {
     Stopped,
 }
 
-/// What is remembered of a session beside the store.
-#[derive(Debug, Default)]
-pub(super) struct SessionNotes {
-    usage: Option<Value>,
-    has_failed: bool,
-}
-
 impl HubState {
-    fn notes(&mut self, session: &SessionId) -> &mut SessionNotes {
-        if self.notes.len() >= MAX_NOTED_SESSIONS && !self.notes.contains_key(session) {
-            let HubState { notes, sessions, .. } = self;
-            notes.retain(|id, _| sessions.contains_key(id));
-        }
-        self.notes.entry(session.clone()).or_default()
-    }
-
     /// Returns what a session is doing.
     pub(super) fn activity(&self, stored: &StoredSession) -> SessionActivity {
         let open = self.sessions.get(&stored.id);
-        let notes = self.notes.get(&stored.id);
         // What was pending when no server has the session any more was interrupted.
         let pending = open.map_or(&stored.pending, |open| &open.pending);
-        let has_failed = notes.is_some_and(|notes| notes.has_failed);
         let state = match open {
             Some(_) if !pending.questions.is_empty() => SessionState::Waiting,
             Some(_) if !pending.requests.is_empty() => SessionState::Working,
             None if !pending.is_empty() => SessionState::Failed,
-            _ if has_failed => SessionState::Failed,
+            _ if pending.last_turn.failure.is_some() => SessionState::Failed,
             _ => SessionState::Idle,
         };
         let questions = self.agent_requests.values();
@@ -92,24 +80,33 @@ impl HubState {
         SessionActivity {
             state,
             waiting_for: first.map(|request| describe_question(&request.method, &request.body)),
-            usage: notes.and_then(|notes| notes.usage.clone()),
+            usage: pending.last_turn.usage.clone(),
+            failure: (state == SessionState::Failed)
+                .then(|| pending.last_turn.failure.clone().unwrap_or_else(|| INTERRUPTED.to_owned())),
         }
     }
 
-    /// Notes what an agent reports about tokens and costs, and returns whether it does.
-    pub(super) fn note_usage(&mut self, session: &SessionId, line: &[u8]) -> bool {
-        let Ok(mut message) = serde_json::from_slice::<Value>(line) else { return false };
-        let update = message["params"]["update"].take();
-        let is_usage = update["sessionUpdate"] == "usage_update" && line.len() <= MAX_USAGE_BYTES;
-        if is_usage {
-            self.notes(session).usage = Some(update);
+    /// Notes whether the last turn of a session failed, and why. It is stored with the response.
+    pub(super) fn note_turn(&mut self, session: &SessionId, failure: Option<&str>) {
+        if let Some(open) = self.sessions.get_mut(session) {
+            open.pending.last_turn.failure = failure.map(|why| why.chars().take(MAX_FAILURE_CHARS).collect());
         }
-        is_usage
     }
+}
 
-    /// Notes whether the last turn of a session failed.
-    pub(super) fn note_turn(&mut self, session: &SessionId, has_failed: bool) {
-        self.notes(session).has_failed = has_failed;
+/// Notes what an agent reports about tokens and costs. It is stored when the turn ends: agents report it often.
+pub(super) fn note_usage(hub: &Hub, state: &mut HubState, session: &SessionId, line: &[u8]) {
+    let Ok(mut message) = serde_json::from_slice::<Value>(line) else { return };
+    let update = message["params"]["update"].take();
+    if update["sessionUpdate"] != "usage_update" || line.len() > MAX_USAGE_BYTES {
+        return;
+    }
+    let Some(open) = state.sessions.get_mut(session) else { return };
+    open.pending.last_turn.usage = Some(update);
+    if open.pending.requests.is_empty() {
+        hub.save_pending(session, open);
+    } else {
+        hub.announce_change(session);
     }
 }
 

@@ -74,8 +74,8 @@ fn route_notification(hub: &Hub, worker: WorkerId, method: &str, line: &Bytes) {
     if !is_update || IS_STATE_UPDATE.find(line).is_none() {
         return;
     }
-    if memmem::find(line, b"usage_update").is_some() && state.note_usage(&session, line) {
-        hub.announce_change(&session);
+    if memmem::find(line, b"usage_update").is_some() {
+        activity::note_usage(hub, state, &session, line);
     }
     if SETUP_UPDATES.iter().any(|kind| memmem::find(line, kind.as_bytes()).is_some())
         && let Some(open) = state.sessions.get_mut(&session)
@@ -197,7 +197,10 @@ fn route_response(
             let response: Bytes = replace_id(line, raw, &json!(id).to_string()).into();
             if let (Some(session), "session/prompt") = (&session, &*method) {
                 let has_failed = matches!(peek(line), PeekedMessage::Response { is_error: true, .. });
-                state.note_turn(session, has_failed);
+                let message: Value =
+                    if has_failed { serde_json::from_slice(line).unwrap_or_default() } else { Value::Null };
+                let why = message["error"]["message"].as_str().unwrap_or("no reason was given");
+                state.note_turn(session, has_failed.then_some(why));
             }
             if let (Some(session), Some(params)) = (&session, &params) {
                 note_setting(hub, state, session, &connection, &method, params, line);
@@ -205,12 +208,15 @@ fn route_response(
             hub.respond(state, &connection, session.as_ref(), &id, response);
         }
         OpenRequest::NewSession { connection, id, cwd, history } => {
-            let message: Value = serde_json::from_slice(line).unwrap_or_default();
+            let mut message: Value = serde_json::from_slice(line).unwrap_or_default();
             let created = message["result"]["sessionId"].as_str().map(SessionId::from);
             let Some(session) = created else {
                 let response: Bytes = replace_id(line, raw, &json!(id).to_string()).into();
                 return hub.respond(state, &connection, None, &id, response);
             };
+            if let Some(worker) = state.workers.get(&worker) {
+                worker.note_agent(&mut message["result"]);
+            }
             register_session(hub, state, worker, &connection, id, session, cwd, &message["result"], &history);
         }
     }

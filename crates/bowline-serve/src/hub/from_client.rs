@@ -415,7 +415,7 @@ impl Hub {
     /// Forwards a message that concerns no session to the agent of the client's connection.
     async fn forward_for_connection(self: Arc<Self>, connection: ConnectionId, message: Bytes) {
         let Ok(MessageHead { id, method: Some(method), .. }) = MessageHead::parse(&message) else { return };
-        let worker = open::worker_of(&self, &connection).await;
+        let worker = open::worker_of(&self, &connection, None).await;
         let mut state = self.lock();
         let worker = match worker {
             Ok(worker) => worker,

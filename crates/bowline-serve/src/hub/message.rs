@@ -160,6 +160,12 @@ fn set_if_different(target: Option<(&mut Value, &Value)>) -> bool {
     }
 }
 
+/// Takes the name of the agent that a new session asks for out of its parameters: it is for this server.
+pub(crate) fn take_agent(params: &mut Value) -> Option<String> {
+    let agent = params.pointer_mut("/_meta/bowline")?.as_object_mut()?.remove("agent")?;
+    agent.as_str().filter(|name| !name.is_empty()).map(str::to_owned)
+}
+
 /// Why a session's directory is refused.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum DirectoryError {

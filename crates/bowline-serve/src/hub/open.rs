@@ -151,7 +151,10 @@ async fn try_open(
     let pending = settle(hub, session, stored.pending.clone());
     let opened = open_at_agent(hub, session, &stored, capabilities).await;
     let (worker, result) = opened.inspect_err(|_| hub.log.release(session, generation))?;
-    let setup = if result.is_object() { result } else { stored.setup };
+    let mut setup = if result.is_object() { result } else { stored.setup };
+    if let Some(worker) = hub.lock().workers.get(&worker) {
+        worker.note_agent(&mut setup);
+    }
     let open = Session {
         principal: stored.principal,
         generation,
@@ -171,11 +174,11 @@ pub(super) fn settle(hub: &Hub, session: &SessionId, mut pending: PendingWork) -
     }
     for (connection, request) in pending.requests.clone() {
         let Ok(id) = serde_json::from_value::<RequestId>(request.clone()) else { continue };
-        let why = "the server stopped during this request; what the agent did until then is in the session";
         let recipient = Recipient::Only(connection.clone());
-        let error = message::error(&id, message::INTERNAL, why);
+        let error = message::error(&id, message::INTERNAL, activity::INTERRUPTED);
         hub.log.append(session, EventKind::Response, recipient, error);
         pending.mark_answered(&connection, request);
+        pending.last_turn.failure = Some(activity::INTERRUPTED.to_owned());
     }
     for question in pending.questions.drain(..) {
         let cancellation = message::cancellation(&json!(question.id));
@@ -192,7 +195,11 @@ async fn open_at_agent(
     stored: &StoredSession,
     capabilities: Value,
 ) -> Result<(WorkerId, Value), OpenError> {
-    let key = WorkerKey { principal: stored.principal.clone(), capabilities: capabilities.to_string() };
+    let key = WorkerKey {
+        principal: stored.principal.clone(),
+        capabilities: capabilities.to_string(),
+        agent: stored.agent().map(str::to_owned),
+    };
     let initialize = json!({ "protocolVersion": 1, "clientCapabilities": capabilities });
     let worker = hub.ensure_worker(&key, &initialize).await.map_err(OpenError::Failed)?;
     let (method, servers) = {
@@ -235,12 +242,16 @@ async fn open_at_agent(
     }
 }
 
-/// Returns the agent of a connection, started again if it has ended.
-pub(super) async fn worker_of(hub: &Arc<Hub>, connection: &ConnectionId) -> Result<WorkerId, String> {
+/// Returns the agent of a connection that has a name, or its usual one, started again if it has ended.
+pub(super) async fn worker_of(
+    hub: &Arc<Hub>,
+    connection: &ConnectionId,
+    agent: Option<String>,
+) -> Result<WorkerId, String> {
     let (key, capabilities) = {
         let state = hub.lock();
         let found = state.connections.get(connection).ok_or("the connection has ended")?;
-        (found.worker_key.clone(), found.capabilities.clone())
+        (WorkerKey { agent, ..found.worker_key.clone() }, found.capabilities.clone())
     };
     let initialize = json!({ "protocolVersion": 1, "clientCapabilities": capabilities });
     hub.ensure_worker(&key, &initialize).await
@@ -286,7 +297,12 @@ async fn try_new_session(
     }
     let (method, worker, history) = match parent {
         None => {
-            let worker = worker_of(hub, connection).await.map_err(|why| (message::INTERNAL, why))?;
+            let agent = message::take_agent(params);
+            if agent.as_ref().is_some_and(|name| name.len() > MAX_ID_BYTES) {
+                let why = format!("the name of an agent has at most {MAX_ID_BYTES} bytes");
+                return Err((message::INVALID_PARAMS, why));
+            }
+            let worker = worker_of(hub, connection, agent).await.map_err(|why| (message::INTERNAL, why))?;
             ("session/new", worker, Vec::new())
         }
         Some((parent, worker)) => {

@@ -269,7 +269,7 @@ fn ensure_remote_connection(
         None => {}
     }
     // No agent is its own.
-    let key = WorkerKey { principal: String::new(), capabilities: String::new() };
+    let key = WorkerKey { principal: String::new(), capabilities: String::new(), agent: None };
     let mut connection = Connection::new(principal, json!({}), key, ids);
     connection.outbox = Arc::new(Outbox::relay(Arc::clone(&hub.log), server.clone(), id.clone()));
     connection.home = Some(server);

@@ -52,7 +52,11 @@ impl Hub {
         };
         let params = &message["params"];
         let capabilities = params["clientCapabilities"].clone();
-        let key = WorkerKey { principal: principal.name.clone(), capabilities: capabilities.to_string() };
+        let key = WorkerKey {
+            principal: principal.name.clone(),
+            capabilities: capabilities.to_string(),
+            agent: None,
+        };
         if key.capabilities.len() > MAX_CAPABILITIES_BYTES {
             return Err(invalid("clientCapabilities has more than 64 KiB"));
         }
@@ -141,7 +145,7 @@ impl Hub {
         key: &WorkerKey,
         initialize: &Value,
     ) -> Result<(WorkerId, Value), String> {
-        let streams = self.launcher.launch(&key.principal).await?;
+        let streams = self.launcher.launch(&key.principal, key.agent.as_deref()).await?;
         self.metrics.add_agent_start();
         let input = Arc::new(LineQueue::default());
         let id = {
@@ -281,7 +285,7 @@ impl Hub {
             match request {
                 OpenRequest::Client { connection, id, session, method, .. } => {
                     if let (Some(session), "session/prompt") = (&session, &*method) {
-                        state.note_turn(session, true);
+                        state.note_turn(session, Some(how));
                     }
                     let error = message::error(&id, message::INTERNAL, how);
                     self.respond(&mut state, &connection, session.as_ref(), &id, error);

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use bowline_protocol::schema::v1::RequestId;
 use bytes::{Buf as _, Bytes, BytesMut};
 use futures_util::future::BoxFuture;
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::sync::{Notify, oneshot};
 
@@ -31,8 +31,9 @@ const MAX_EARLY_BYTES: usize = 64 << 10;
 
 /// Starts agents.
 pub trait AgentLauncher: std::fmt::Debug + Send + Sync {
-    /// Starts an agent for the principal with a name. The error says what to do.
-    fn launch(&self, principal: &str) -> BoxFuture<'_, Result<AgentStreams, String>>;
+    /// Starts an agent for the principal with a name: the named agent, or without a name the server's usual one. The
+    /// error says what to do, also if the server offers no agent of that name.
+    fn launch(&self, principal: &str, agent: Option<&str>) -> BoxFuture<'_, Result<AgentStreams, String>>;
 }
 
 /// A started agent. Dropping `process` ends it.
@@ -61,6 +62,8 @@ pub(super) type WorkerId = u64;
 pub(super) struct WorkerKey {
     pub(super) principal: String,
     pub(super) capabilities: String,
+    // The agent's name; `None` for the server's usual one.
+    pub(super) agent: Option<String>,
 }
 
 /// A running agent.
@@ -131,6 +134,33 @@ impl Worker {
         } else if self.early_updates.len() < MAX_EARLY_UPDATES && update.len() <= MAX_EARLY_BYTES {
             self.early_updates.push((session, Bytes::copy_from_slice(update)));
         }
+    }
+
+    /// Notes in what clients are told about a session which agent it has, and what that agent accepts in prompts. The
+    /// server's usual agent is described in the answer to `initialize`.
+    pub(super) fn note_agent(&self, setup: &mut Value) {
+        let Some(name) = &self.key.agent else {
+            // An agent does not choose where its session is opened the next time.
+            if let Some(meta) = setup.pointer_mut("/_meta/bowline").and_then(Value::as_object_mut) {
+                meta.remove("agent");
+            }
+            return;
+        };
+        if !setup.is_object() {
+            return;
+        }
+        if !setup["_meta"].is_object() {
+            setup["_meta"] = json!({});
+        }
+        let meta = &mut setup["_meta"];
+        if !meta["bowline"].is_object() {
+            meta["bowline"] = json!({});
+        }
+        meta["bowline"]["agent"] = json!({
+            "name": name,
+            "info": self.description["agentInfo"],
+            "promptCapabilities": self.description["agentCapabilities"]["promptCapabilities"],
+        });
     }
 
     /// Returns whether the agent can load a session again.

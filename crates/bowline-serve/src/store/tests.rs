@@ -197,6 +197,10 @@ async fn sessions_are_changed_listed_and_deleted() {
             requests: vec![("c".into(), json!(1))],
             questions: vec![PendingQuestion { id: "q".into(), seq: 1 }],
             answered: vec![],
+            last_turn: Box::new(TurnReport {
+                failure: Some("why".to_owned()),
+                usage: Some(json!({ "used": 1 })),
+            }),
         };
         let change = SessionChange {
             title: Some("T".into()),

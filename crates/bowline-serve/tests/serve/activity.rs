@@ -78,7 +78,39 @@ async fn a_turn_that_a_crash_interrupted_has_failed() {
     server.hub.log().flush().await;
     server.crash().await;
     let server = Server::start(place.path()).await;
-    assert_eq!(activity(&server.hub, &session.into()).await, "failed ");
+    let token = server.token("again", Role::Admin).await;
+    let stored = SessionId::from(session.clone());
+    assert_eq!(activity(&server.hub, &stored).await, "failed ");
+    // Also when it is looked at, until its next turn.
+    let client = server.client(&token).await;
+    let mut own = client.stream(None, None).await;
+    let params = json!({ "sessionId": session, "cwd": place.path(), "mcpServers": [] });
+    client.request(1, "session/resume", params).await;
+    own.next().await;
+    assert_eq!(activity(&server.hub, &stored).await, "failed ");
+}
+
+#[tokio::test]
+async fn usage_and_a_failed_turn_are_known_after_a_restart() {
+    let place = tempfile::tempdir().unwrap();
+    let server = Server::start(place.path()).await;
+    let token = server.token("me", Role::User).await;
+    let client = server.client(&token).await;
+    let mut own = client.stream(None, None).await;
+    let (session, mut stream) = client.new_session(&mut own, place.path()).await;
+    client.prompt(2, &session, "usage 7").await;
+    stream.until_response(2).await;
+    client.prompt(3, &session, "die").await;
+    stream.until_response(3).await;
+    server.hub.log().flush().await;
+    server.crash().await;
+    let server = Server::start(place.path()).await;
+    let session = SessionId::from(session);
+    assert_eq!(activity(&server.hub, &session).await, "failed ");
+    let stored = server.hub.store().session(&session).await.unwrap().unwrap();
+    let activity = server.hub.activity(&stored);
+    assert_eq!(activity.usage.unwrap()["used"], 7);
+    assert_eq!(activity.failure.as_deref(), Some("the agent ended"));
 }
 
 #[tokio::test]

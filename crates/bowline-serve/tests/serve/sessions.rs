@@ -212,6 +212,33 @@ async fn a_dead_agent_is_reported_and_started_again() {
 }
 
 #[tokio::test]
+async fn a_session_keeps_the_agent_that_it_was_created_with() {
+    let mut setup = setup().await;
+    let named = |name: &str| json!({ "cwd": setup.place.path(), "mcpServers": [], "_meta": { "bowline": { "agent": name } } });
+    setup.client.request(2, "session/new", named("unknown")).await;
+    assert_eq!(describe(&setup.own.next().await.1), "error this server has no agent unknown");
+    setup.client.request(3, "session/new", named("other")).await;
+    let created = setup.own.next().await.1;
+    let session = created["result"]["sessionId"].as_str().unwrap().to_owned();
+    assert_eq!(created["result"]["_meta"]["bowline"]["agent"]["name"], "other");
+    let launched = || setup.server.launcher.names.lock().unwrap().clone();
+    assert_eq!(launched(), ["", "other"]);
+    setup.client.prompt(4, &session, "die").await;
+    let mut stream = setup.client.stream(Some(&session), Some(0)).await;
+    stream.until_response(4).await;
+    setup.client.prompt(5, &session, "count 1").await;
+    stream.until_response(5).await;
+    assert_eq!(launched(), ["", "other", "other"]);
+    let stored = setup.server.hub.store().session(&session.as_str().into()).await.unwrap().unwrap();
+    assert_eq!(stored.agent(), Some("other"));
+    // Clients that come later are told, too.
+    setup.client.request(6, "session/resume", load(&session, setup.place.path())).await;
+    assert_eq!(setup.own.next().await.1["result"]["_meta"]["bowline"]["agent"]["name"], "other");
+    let usual = setup.server.hub.store().session(&setup.session.as_str().into()).await.unwrap().unwrap();
+    assert_eq!(usual.agent(), None);
+}
+
+#[tokio::test]
 async fn files_come_from_the_client_that_offers_them() {
     let setup = setup().await;
     let editor_can = json!({ "fs": { "readTextFile": true } });

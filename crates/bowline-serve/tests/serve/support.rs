@@ -29,10 +29,12 @@ use tokio::task::JoinHandle;
 pub(crate) const LEASE: Duration = Duration::from_secs(600);
 const HEARTBEAT: Duration = Duration::from_millis(100);
 
-/// An agent that does what prompts say: `count N`, `blob BYTES`, `ask`, `read PATH`, `wait`, `bytes`, `die`, `deaf`.
+/// An agent that does what prompts say: `count N`, `blob BYTES`, `usage TOKENS`, `ask`, `read PATH`, `wait`, `bytes`, `die`, `deaf`.
 #[derive(Debug)]
 pub(crate) struct ScriptedLauncher {
     pub(crate) starts: AtomicUsize,
+    /// The names of the agents that were started; the usual one's is empty.
+    pub(crate) names: Mutex<Vec<String>>,
     /// The agents of principals named `slow…` answer `initialize` when they get a permit.
     pub(crate) slow_starts: Arc<Semaphore>,
     sessions: Arc<AtomicU64>,
@@ -49,6 +51,7 @@ impl Default for ScriptedLauncher {
     fn default() -> Self {
         Self {
             starts: AtomicUsize::default(),
+            names: Mutex::default(),
             slow_starts: Arc::new(Semaphore::new(0)),
             sessions: Arc::default(),
             prompts: Arc::default(),
@@ -61,8 +64,13 @@ impl Default for ScriptedLauncher {
 }
 
 impl AgentLauncher for ScriptedLauncher {
-    fn launch(&self, principal: &str) -> BoxFuture<'_, Result<AgentStreams, String>> {
+    fn launch(&self, principal: &str, name: Option<&str>) -> BoxFuture<'_, Result<AgentStreams, String>> {
+        if let Some(name) = name.filter(|name| *name != "other") {
+            let why = format!("this server has no agent {name}");
+            return Box::pin(async { Err(why) });
+        }
         self.starts.fetch_add(1, Ordering::SeqCst);
+        self.names.lock().unwrap().push(name.unwrap_or_default().to_owned());
         let (input, agent_input) = tokio::io::duplex(1 << 16);
         let (agent_output, output) = tokio::io::duplex(1 << 16);
         let agent = ScriptedAgent {
@@ -214,6 +222,11 @@ impl ScriptedAgent {
                 line[mark] = 0xff;
                 line.push(b'\n');
                 self.output.lock().await.write_all(&line).await.unwrap();
+            }
+            ("usage", used) => {
+                let used: u64 = used.parse().unwrap();
+                self.update(session, json!({ "sessionUpdate": "usage_update", "used": used, "size": 100 }))
+                    .await;
             }
             ("ask", _) => {
                 let options = json!([{ "optionId": "yes", "kind": "allow_once", "name": "Yes" },

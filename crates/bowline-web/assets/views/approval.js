@@ -1,6 +1,6 @@
 // A question of the agent: what it wants to do, the dangers, and the answers. There is no default answer.
 
-import { html, useEffect, useMemo, useRef, useState } from "../lib.js";
+import { html, useEffect, useLayoutEffect, useMemo, useRef, useState } from "../lib.js";
 import { get } from "../api.js";
 import { answer } from "../client.js";
 import { DiffToolbar, TextDiffs } from "../diff.js";
@@ -25,6 +25,12 @@ export function optionForKey(options, key) {
   return undefined;
 }
 
+/** Returns the options of a request, as far as they can be chosen. @param {any} options @returns {Option[]} */
+export function toOptions(options) {
+  const known = (Array.isArray(options) ? options : []).filter((option) => typeof option?.optionId === "string");
+  return known.map(({ optionId, name, kind }) => ({ optionId, name: String(name ?? optionId), kind: String(kind ?? "") }));
+}
+
 /** Returns the key of an option, if it has one. @param {Option[]} options @param {Option} option */
 function keyOf(options, option) {
   return ["y", "s", "p", "n"].find((key) => optionForKey(options, key) === option);
@@ -32,7 +38,7 @@ function keyOf(options, option) {
 
 /** @param {{question: Question, count: number, root: string, canAnswer: boolean, call: import("../types.js").ToolCall|null}} props */
 export function Approval({ question, count, root, canAnswer, call: announced }) {
-  const options = /** @type {Option[]} */ (Array.isArray(question.params.options) ? question.params.options : []);
+  const options = useMemo(() => toOptions(question.params.options), [question]);
   // The request names only what differs from the call that was announced.
   const call = { ...announced, ...withoutNull(question.params.toolCall ?? {}) };
   const command = commandOf(/** @type {any} */ (call));
@@ -57,7 +63,8 @@ export function Approval({ question, count, root, canAnswer, call: announced }) 
   };
   const reject = optionForKey(options, "n");
 
-  useEffect(() => {
+  // Before the answers are shown as ready, so that no key is lost in between.
+  useLayoutEffect(() => {
     const onKey = (/** @type {KeyboardEvent} */ event) => {
       if (event.repeat || event.ctrlKey || event.metaKey || event.altKey || isTyping(event.target) || document.querySelector("dialog[open]")) return;
       if (event.key === "r" && reject) {
@@ -77,21 +84,20 @@ export function Approval({ question, count, root, canAnswer, call: announced }) 
 
   const files = useMemo(() => diffsOf(/** @type {any} */ (call)), [question]);
   const texts = useMemo(() => textsOf(call), [question]);
-  const allows = options.filter(({ kind }) => kind?.startsWith("allow"));
-  const rejects = options.filter(({ kind }) => !kind?.startsWith("allow"));
+  const allows = options.filter(({ kind }) => kind.startsWith("allow"));
+  const rejects = options.filter(({ kind }) => !kind.startsWith("allow"));
   return html`<section class="approval" ref=${panel} role="group" aria-label="Permission request" aria-live="polite">
-    <header><span class="approval-mark"><${Icon} name="warning" /></span><h2><bdi>${visible(withRelativePaths(call.title || "The agent asks for permission", root))}</bdi></h2>
+    <header><span class="approval-mark"><${Icon} name="warning" /></span><h2><bdi>${visible(withRelativePaths(typeof call.title === "string" && call.title ? call.title : "The agent asks for permission", root))}</bdi></h2>
       ${count > 1 && html`<span class="muted">1 of ${plural(count, "request")}</span>`}</header>
     <div class="approval-body" tabindex="0" role="region" aria-label="What is asked for">
       ${command && html`<pre class="command" aria-label="Command">${visible(command)}</pre>${dangers && dangers.length > 0 && html`<ul class="dangers" aria-label="Dangers">${dangers.map((danger) => html`<li>${visible(danger)}</li>`)}</ul>`}`}
-      ${texts.map((part) => html`<${RequestText} part=${part} hasDetails=${files.length > 0 || command !== null} />`)}
+      ${texts.map((part) => html`<${RequestText} part=${part} hasDetails=${files.length > 0 || command !== null} command=${command} known=${dangers ?? []} />`)}
       ${files.length > 0 && html`<div class="approval-files"><p class="muted">${plural(files.length, "file")}</p><${DiffToolbar} /></div><${TextDiffs} files=${files} root=${root} />`}
       ${!command && files.length === 0 && texts.length === 0 && html`<${Described} call=${call} />`}
     </div>
     ${reason === null
       ? html`<footer class="answers">
-        ${allows.map((option) => html`<${Answer} key=${option.optionId} option=${option} options=${options} isReady=${isReady && canAnswer} onChoose=${() => choose(option)} />`)}
-        ${rejects.map((option) => html`<${Answer} key=${option.optionId} option=${option} options=${options} isReady=${isReady && canAnswer} onChoose=${() => choose(option)} />`)}
+        ${[...allows, ...rejects].map((option) => html`<${Answer} key=${option.optionId} option=${option} options=${options} command=${command} isReady=${isReady && canAnswer} onChoose=${() => choose(option)} />`)}
         ${reject && html`<button type="button" class="answer reject" disabled=${!isReady || !canAnswer} onClick=${() => setReason("")}><span>Reject with reason…</span><kbd aria-hidden="true">r</kbd></button>`}
         ${!canAnswer && html`<p class="muted">You can watch this session, but not answer for it.</p>`}
       </footer>`
@@ -110,11 +116,19 @@ function ReasonInput({ value, onInput, onCancel }) {
     onKeyDown=${(/** @type {KeyboardEvent} */ event) => { if (event.key === "Escape") { event.stopPropagation(); onCancel(); } }} />`;
 }
 
-/** @param {{option: Option, options: Option[], isReady: boolean, onChoose: () => void}} props */
-function Answer({ option, options, isReady, onChoose }) {
-  const kind = option.kind?.startsWith("allow") ? (option.kind === "allow_once" ? "allow primary" : "allow") : "reject";
+/**
+ * Returns the name of an option without the command that is shown above it: a long one would leave no room for the rest.
+ * @param {string} name @param {string|null} command
+ */
+export function shortName(name, command) {
+  return command ? name.split(`\`${command}\``).join("this command") : name;
+}
+
+/** @param {{option: Option, options: Option[], command: string|null, isReady: boolean, onChoose: () => void}} props */
+function Answer({ option, options, command, isReady, onChoose }) {
+  const kind = option.kind.startsWith("allow") ? (option.kind === "allow_once" ? "allow primary" : "allow") : "reject";
   const key = keyOf(options, option);
-  return html`<button type="button" class=${`answer ${kind}`} disabled=${!isReady} onClick=${onChoose} data-option=${option.optionId}><span><bdi>${visible(option.name)}</bdi></span>${key && html`<kbd aria-hidden="true">${key}</kbd>`}</button>`;
+  return html`<button type="button" class=${`answer ${kind}${option.kind.endsWith("_always") ? " lasting" : ""}`} disabled=${!isReady} onClick=${onChoose} data-option=${option.optionId}><span><bdi>${visible(shortName(option.name, command))}</bdi></span>${key && html`<kbd aria-hidden="true">${key}</kbd>`}</button>`;
 }
 
 /** Returns what is dangerous about a command; `null` until it is known. @param {string|null} command @param {string|null} session */
@@ -152,10 +166,22 @@ export function readRequestText(text) {
   return { dangers: rest.slice(0, warnings).map((line) => line.slice(2)), body: rest.slice(warnings).join("\n"), reason: last, isOwn: true };
 }
 
-/** @param {{part: {text: string}, hasDetails: boolean}} props */
-function RequestText({ part, hasDetails }) {
-  const { dangers, body, reason, isOwn } = readRequestText(part.text);
+/**
+ * Returns what a text says beside the command that is shown already; `null` if it says something else.
+ * @param {string} text @param {string|null} command @returns {string|null}
+ */
+export function besideCommand(text, command) {
+  const [first, ...rest] = text.trim().replace(/^```\w*\n([\s\S]*)\n```$/, "$1").split("\n");
+  return command !== null && first === `run ${command}` ? rest.join("\n") : null;
+}
+
+/** @param {{part: {text: string}, hasDetails: boolean, command: string|null, known: string[]}} props `known` dangers are shown already */
+function RequestText({ part, hasDetails, command, known }) {
+  const beside = besideCommand(part.text, command);
+  if (beside !== null) return beside && html`<p class="muted small-text plain">${visible(beside)}</p>`;
+  const { dangers: all, body, reason, isOwn } = readRequestText(part.text);
   if (!isOwn) return html`<${Markdown} part=${part} length=${part.text.length} />`;
+  const dangers = all.filter((danger) => !known.includes(danger));
   return html`
     ${dangers.length > 0 && html`<ul class="dangers" aria-label="Dangers">${dangers.map((danger) => html`<li>${visible(danger)}</li>`)}</ul>`}
     ${body && !hasDetails && html`<pre class="output" tabindex="0" aria-label="What is asked for">${visible(body)}</pre>`}
@@ -172,6 +198,7 @@ function textsOf(call) {
 /** @param {{call: any}} props */
 function Described({ call }) {
   const paths = (call.locations ?? []).map((/** @type {any} */ location) => String(location?.path ?? ""));
+  if (paths.length === 0 && (call.rawInput === undefined || call.rawInput === null)) return html`<p class="muted">The agent does not say what it wants to do.</p>`;
   return html`${paths.map((/** @type {string} */ path) => html`<p class="path"><bdi>${visible(path)}</bdi></p>`)}
     ${call.rawInput !== undefined && call.rawInput !== null && html`<pre class="output">${visible(JSON.stringify(call.rawInput, null, 2)).slice(0, 20_000)}</pre>`}`;
 }

@@ -7,7 +7,7 @@ import { DiffToolbar, HunkView, Omitted, TextDiffs } from "../diff.js";
 import { clockTime, plural, relativePath, visible } from "../format.js";
 import { Icon } from "../icons.js";
 import { ignoreWhitespace } from "../preferences.js";
-import { Empty, reportError, toast } from "../ui.js";
+import { Empty, Problem, reportError, toast } from "../ui.js";
 import { SessionTabs } from "./conversation.js";
 
 /** @typedef {import("../types.js").ChangedFile} ChangedFile */
@@ -55,7 +55,7 @@ export function Changes({ id }) {
     </header>
     <div class="page-body">
       <div class="toolbar"><${DiffToolbar} /><span class="spacer"></span><a class="button" href=${sessionPath(id, "patch")} download><${Icon} name="download" /> Download patch</a></div>
-      ${error && html`<p class="problem" role="alert">${error}</p>`}
+      <${Problem} text=${error} />
       ${refused && html`<${Refused} ...${refused} root=${root} act=${act} onClose=${() => setRefused(null)} />`}
       ${data && turns.length === 0 && data.foundOnDisk.length === 0 && html`<${Empty} title="Nothing has changed yet"><p class="muted">Files that the agent writes appear here, turn by turn.</p><//>`}
       ${turns.map((turn) => html`<${Turn} key=${turn.id} turn=${turn} root=${root} act=${allowed} />`)}

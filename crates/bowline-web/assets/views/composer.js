@@ -2,7 +2,7 @@
 
 import { html, useEffect, useLayoutEffect, useRef, useState } from "../lib.js";
 import { get, sessionPath } from "../api.js";
-import { capabilities, connectionState, promptText } from "../client.js";
+import { connectionState, promptText } from "../client.js";
 import { firstLine, visible } from "../format.js";
 import { Icon } from "../icons.js";
 import { completeMention, findMention, toBlocks } from "../mentions.js";
@@ -24,10 +24,9 @@ function draftKey(id) {
   return `bowline.draft.${id}`;
 }
 
-/** Reads a file as a content block, if the agent accepts it. @param {File} file @returns {Promise<Attachment>} */
-async function toAttachment(file) {
+/** Reads a file as a content block, if the agent accepts it. @param {File} file @param {import("../types.js").Json} accepts @returns {Promise<Attachment>} */
+async function toAttachment(file, accepts) {
   if (file.size > MAX_ATTACHMENT) throw new Error(`${file.name} is larger than 10 MiB`);
-  const accepts = capabilities.value.promptCapabilities ?? {};
   const bytes = new Uint8Array(await file.arrayBuffer());
   if (file.type.startsWith("image/")) {
     if (!accepts.image) throw new Error("This agent does not accept images");
@@ -124,7 +123,7 @@ export function Composer({ session, canWrite }) {
   const attach = async (/** @type {Iterable<File>} */ list) => {
     for (const file of list) {
       try {
-        const attachment = await toAttachment(file);
+        const attachment = await toAttachment(file, session.accepts);
         setAttachments((old) => [...old, attachment].slice(0, MAX_ATTACHMENTS));
       } catch (error) {
         reportError(error);

@@ -2,12 +2,12 @@
 
 import { Component, html, useEffect, useMemo, useState } from "../lib.js";
 import { connectionState, me, openSession } from "../client.js";
-import { compact, costText, firstLine, plural, visible } from "../format.js";
+import { compact, costText, firstLine, plural, sentence, visible } from "../format.js";
 import { Icon } from "../icons.js";
 import { Markdown } from "../markdown.js";
 import { routeHash } from "../router.js";
 import { messageText } from "../store.js";
-import { Empty, Meter, StateBadge } from "../ui.js";
+import { Boundary, Empty, Meter, Problem, StateBadge } from "../ui.js";
 import { VirtualList } from "../virtual-list.js";
 import { Approval } from "./approval.js";
 import { Composer } from "./composer.js";
@@ -56,17 +56,17 @@ export function Conversation({ id }) {
 
   return html`<main class="conversation" id="main" tabindex="-1">
     <${Head} session=${session} />
-    ${session.status.value === "failed" && html`<${Empty} title="This session cannot be opened"><p class="problem" role="alert">${session.error.value}</p><a href="#/">All sessions</a><//>`}
+    ${session.status.value === "failed" && html`<${Empty} title="This session cannot be opened"><${Problem} text=${session.error.value} /><a href="#/">All sessions</a><//>`}
     ${session.status.value === "loading" && state.items.length === 0 && html`<p class="muted loading pad">Loading…</p>`}
     ${session.status.value === "ready" && state.items.length === 0 && html`<${Empty} title="What should the agent do?"><p class="muted">It works in <span class="path">${root}</span>. Every change can be undone.</p><//>`}
     <${VirtualList} id=${id} items=${state.items} revision=${revision} busy=${isBusy} label="Conversation" isFeed row=${row}
       header=${state.dropped > 0 && html`<p class="muted center">${plural(state.dropped, "earlier entry", "earlier entries")} left out</p>`}
-      footer=${html`<${Progress} isBusy=${isBusy} isWaiting=${questions.length > 0} />`} />
+      footer=${html`<${Progress} session=${session} isBusy=${isBusy} isWaiting=${questions.length > 0} />`} />
     <div class="bottom">
       ${state.plan.length > 0 && html`<${Plan} entries=${state.plan} />`}
-      ${question && (question.method === "session/request_permission"
+      ${question && html`<${Boundary} of=${question.id}>${question.method === "session/request_permission"
         ? html`<${Approval} key=${question.id} question=${question} count=${questions.length} root=${root} canAnswer=${canWrite} call=${state.tools.get(question.params.toolCall?.toolCallId)?.call ?? null} />`
-        : html`<${Elicitation} key=${question.id} question=${question} canAnswer=${canWrite} />`)}
+        : html`<${Elicitation} key=${question.id} question=${question} canAnswer=${canWrite} />`}<//>`}
       ${session.status.value !== "failed" && html`<${Composer} key=${id} session=${session} revision=${revision} canWrite=${canWrite} />`}
     </div>
   </main>`;
@@ -80,8 +80,8 @@ function Head({ session }) {
   const state = session.allQuestions.value.length > 0 ? "waiting" : session.isBusy.value ? "working" : summary?.state ?? "idle";
   return html`<header class="view-head">
     <a class="quiet icon-button back" href="#/" aria-label="All sessions"><${Icon} name="back" /></a>
-    <div class="view-title"><h1><bdi>${visible(session.state.title || summary?.title || firstPrompt(session.state) || "New session")}</bdi></h1>
-      <p class="muted"><${StateBadge} state=${state} /><span class="path" title=${session.cwd.value}>${session.cwd.value}</span></p></div>
+    <div class="view-title"><h1><bdi>${visible(session.state.title || summary?.title || firstPrompt(session.state) || "Untitled session")}</bdi></h1>
+      <p class="muted">${session.status.value !== "failed" && html`<${StateBadge} state=${state} />`}<span class="path" title=${session.cwd.value}>${session.cwd.value}</span>${session.state.agent && html`<span class="agent-name">${visible(session.state.agent.info?.title ?? session.state.agent.name)}</span>`}</p></div>
     ${usage && html`<span class="usage" title=${`${usage.used.toLocaleString("en")} of ${usage.size.toLocaleString("en")} tokens`}><${Meter} ...${usage} /><span>${compact(usage.used)} / ${compact(usage.size)}</span>${usage.cost && html`<span>${costText(usage.cost)}</span>`}</span>`}
     <${SessionTabs} id=${session.id} current=${view} />
   </header>`;
@@ -99,8 +99,14 @@ export function SessionTabs({ id, current }) {
   return html`<nav class="tabs" aria-label="Session views">${tabs.map(([view, name]) => html`<a href=${routeHash({ view, id })} aria-current=${view === current ? "page" : undefined}>${name}</a>`)}</nav>`;
 }
 
-/** @param {{isBusy: boolean, isWaiting: boolean}} props */
-function Progress({ isBusy, isWaiting }) {
+/** @param {{session: import("../client.js").LiveSession, isBusy: boolean, isWaiting: boolean}} props */
+function Progress({ session, isBusy, isWaiting }) {
+  const last = session.state.items[session.state.items.length - 1];
+  const failure = isBusy || session.isLoading.value ? null : session.summary.value?.failure;
+  // The tab that sent the prompt has the error already; others, and a page that was loaded again, do not.
+  if (failure && !(last?.kind === "note" && last.level === "error")) {
+    return html`<div class="item"><${Note} item=${{ level: "error", text: sentence(failure), detail: "" }} /></div>`;
+  }
   if (connectionState.value === "open" && isBusy && !isWaiting) return html`<p class="progress" role="status"><span class="pulse" aria-hidden="true"></span>Working</p>`;
   return html`<p class="progress" role="status"></p>`;
 }
@@ -133,10 +139,10 @@ class Row extends Component {
   render() {
     const { item, isOpen, onToggle, root, position, size, isLast } = this.props;
     return html`<article class=${`item item-${item.kind}`} aria-posinset=${position} aria-setsize=${size} aria-label=${LABELS[item.kind]} tabindex="-1">
-      ${item.kind === "tool" ? html`<${ToolCallView} item=${item} version=${item.version} root=${root} isOpen=${isOpen} onToggle=${() => this.props.onToggle()} />`
+      <${Boundary} of=${`${item.version} ${isOpen}`}>${item.kind === "tool" ? html`<${ToolCallView} item=${item} version=${item.version} root=${root} isOpen=${isOpen} onToggle=${() => this.props.onToggle()} />`
         : item.kind === "note" ? html`<${Note} item=${item} />`
         : item.kind === "thought" ? html`<${Thought} item=${item} version=${item.version} isOpen=${isOpen} onToggle=${onToggle} isLast=${isLast} />`
-        : html`<${Message} item=${item} version=${item.version} />`}
+        : html`<${Message} item=${item} version=${item.version} />`}<//>
     </article>`;
   }
 }
@@ -165,7 +171,7 @@ function Thought({ item, isOpen, onToggle, isLast }) {
   </div>`;
 }
 
-/** @param {{item: import("../types.js").NoteItem}} props */
+/** @param {{item: Pick<import("../types.js").NoteItem, "level"|"text"|"detail">}} props */
 function Note({ item }) {
   return html`<div class=${`note note-${item.level}`} role=${item.level === "error" ? "alert" : undefined}>${item.level !== "info" && html`<${Icon} name="warning" />`}<div><p><bdi>${visible(item.text)}</bdi></p>${item.detail && html`<p class="muted plain">${visible(item.detail)}</p>`}</div></div>`;
 }

@@ -21,7 +21,7 @@ export function Elicitation({ question, canAnswer }) {
 function Address({ question, canAnswer }) {
   const url = String(question.params.url ?? "");
   const isWeb = /^https?:\/\//i.test(url);
-  return html`<div class="approval-body"><p class="muted">The agent asks you to visit this address. Look at it whole before you open it.</p><p class="address"><bdi>${visible(url)}</bdi></p></div>
+  return html`<div class="approval-body"><p class="muted">The agent asks you to visit this address. Check all of it before you open it.</p><p class="address"><bdi>${visible(url)}</bdi></p></div>
     <footer class="answers">
       ${isWeb && html`<a class="answer allow primary button" href=${url} target="_blank" rel="noopener noreferrer" onClick=${() => canAnswer && answer(question, { action: "accept" })}>Open</a>`}
       <button type="button" class="answer reject" disabled=${!canAnswer} onClick=${() => answer(question, { action: "decline" })}>Decline</button>

@@ -3,9 +3,9 @@
 import { html, signal, useEffect, useRef, useState } from "../lib.js";
 import { agent, connectionState, createSession, me, PreparedSession } from "../client.js";
 import { sessions } from "../overview-store.js";
-import { knownSettings } from "../preferences.js";
+import { settingsOf } from "../preferences.js";
 import { go } from "../router.js";
-import { Dialog } from "../ui.js";
+import { Dialog, Problem } from "../ui.js";
 
 const isShown = signal(false);
 
@@ -20,23 +20,33 @@ export function NewSession() {
 /** @param {{onClose: () => void}} props */
 function Form({ onClose }) {
   const roots = me.value?.roots ?? [];
+  const others = me.value?.agents ?? [];
   const known = [...new Set([...roots, ...(sessions.value ?? []).map((session) => session.cwd)])];
   const [cwd, setCwd] = useState(sessions.value?.[0]?.cwd ?? roots[0] ?? "");
+  const [name, setName] = useState("");
   const [chosen, setChosen] = useState(/** @type {Record<string, string|boolean>} */ ({}));
   const [state, setState] = useState({ isBusy: false, error: "" });
-  const [isAsking, setAsking] = useState(knownSettings.value.length === 0 && cwd.trim() !== "");
+  const [isAsking, setAsking] = useState(settingsOf("").length === 0 && cwd.trim() !== "");
   const preparing = useRef(/** @type {PreparedSession|null} */ (null));
   // Whether a session is being started, so that no other is prepared.
   const isStarting = useRef(false);
   const isConnected = connectionState.value === "open";
 
-  // Nothing is known of the agent's models and modes before its first session.
+  // Nothing is known of an agent's models and modes before its first session.
   useEffect(() => {
-    if (!isConnected || !cwd.trim() || knownSettings.value.length > 0 || preparing.current || isStarting.current) return;
-    const session = new PreparedSession(cwd.trim());
+    if (!isConnected || !cwd.trim() || settingsOf(name).length > 0 || preparing.current?.agent === name || isStarting.current) return;
+    void preparing.current?.discard();
+    const session = new PreparedSession(cwd.trim(), name);
     preparing.current = session;
-    session.opening.catch(() => undefined).finally(() => setAsking(false));
-  }, [isConnected]);
+    setAsking(true);
+    session.opening.catch((error) => {
+      if (preparing.current !== session) return;
+      preparing.current = null;
+      if (!isStarting.current) setState({ isBusy: false, error: error.message });
+    }).finally(() => {
+      if (preparing.current === session || preparing.current === null) setAsking(false);
+    });
+  }, [isConnected, name]);
   useEffect(() => () => void preparing.current?.discard(), []);
 
   const submit = async (/** @type {Event} */ event) => {
@@ -45,10 +55,10 @@ function Form({ onClose }) {
     isStarting.current = true;
     try {
       const ready = preparing.current;
-      const isSame = ready?.cwd === cwd.trim();
+      const isSame = ready?.cwd === cwd.trim() && ready.agent === name;
       // A session that is started is not discarded with the form.
       if (isSame) preparing.current = null;
-      const id = await (ready && isSame ? ready.start(chosen) : createSession(cwd.trim(), chosen));
+      const id = await (ready && isSame ? ready.start(chosen) : createSession(cwd.trim(), name, chosen));
       onClose();
       go({ view: "session", id });
     } catch (error) {
@@ -62,16 +72,22 @@ function Form({ onClose }) {
       <label class="field"><span>Directory</span>
         <input name="cwd" list="directories" autofocus required autocomplete="off" spellcheck=${false} value=${cwd} onInput=${(/** @type {any} */ event) => setCwd(event.target.value)} />
         <datalist id="directories">${known.map((directory) => html`<option value=${directory} />`)}</datalist></label>
-      <div class="field"><span>Agent</span><p class="static">${describeAgent(agent.value ?? me.value?.agent)}</p></div>
-      ${knownSettings.value.filter(({ choices }) => choices.length > 0).map((setting) => html`<label class="field" key=${setting.id}><span>${setting.name}</span>
+      ${others.length === 0
+        ? html`<div class="field"><span>Agent</span><p class="static">${describeAgent(agent.value ?? me.value?.agent)}</p></div>`
+        : html`<label class="field"><span>Agent</span>
+          <select name="agent" value=${name} onChange=${(/** @type {any} */ event) => { setName(event.target.value); setChosen({}); setState({ isBusy: false, error: "" }); }}>
+            <option value="">${describeAgent(agent.value ?? me.value?.agent)}</option>
+            ${others.map((other) => html`<option value=${other}>${other}</option>`)}
+          </select></label>`}
+      ${settingsOf(name).filter(({ choices }) => choices.length > 0).map((setting) => html`<label class="field" key=${setting.id}><span>${setting.name}</span>
         <select name=${setting.id} value=${chosen[setting.id] ?? ""} onChange=${(/** @type {any} */ event) => setChosen({ ...chosen, [setting.id]: event.target.value || undefined })}>
           <option value="">The agent's default</option>
           ${setting.choices.map(({ group, choices }) => group
             ? html`<optgroup label=${group}>${choices.map((choice) => html`<option value=${choice.value}>${choice.name}</option>`)}</optgroup>`
             : choices.map((choice) => html`<option value=${choice.value}>${choice.name}</option>`))}
         </select></label>`)}
-      ${isAsking && html`<p class="muted hint">Asking the agent for its models and modes…</p>`}
-      ${state.error && html`<p class="problem" role="alert">${state.error}</p>`}
+      ${isAsking && isConnected && html`<p class="muted hint">Asking the agent for its models and modes…</p>`}
+      <${Problem} text=${state.error} />
       <footer><button type="button" onClick=${onClose}>Cancel</button>
         <button type="submit" class="primary" aria-busy=${isAsking} disabled=${state.isBusy || !isConnected}>${state.isBusy ? "Starting…" : "Start session"}</button></footer>
     </form>

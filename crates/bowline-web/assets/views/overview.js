@@ -6,7 +6,7 @@ import { deleteSession, me } from "../client.js";
 import { Icon } from "../icons.js";
 import { filter, loadMore, nextPage, overviewError, refreshOverview, sessions, setFilter } from "../overview-store.js";
 import { routeHash } from "../router.js";
-import { Age, confirmAction, Empty, Meter, reportError, StateBadge, toast } from "../ui.js";
+import { Age, confirmAction, Empty, Meter, Problem, reportError, StateBadge, toast } from "../ui.js";
 import { baseName, plural, usageText, visible } from "../format.js";
 import { showNewSession } from "./new-session.js";
 
@@ -70,9 +70,9 @@ export function Overview() {
       ${canWrite && html`<button type="button" class="primary" onClick=${() => showNewSession()}><${Icon} name="plus" /> New session</button>`}
     </header>
     <${Toolbar} />
-    ${overviewError.value && html`<p class="problem" role="alert">${overviewError.value}</p>`}
+    <${Problem} text=${overviewError.value} />
     ${list?.length === 0 && html`<${Empty} title=${filter.value.query ? "No session matches" : filter.value.archived ? "Nothing is archived" : "No sessions yet"}>
-      <p class="muted">${filter.value.query ? "Titles, directories and names are searched." : "A session is a conversation with the agent in one directory."}</p>
+      <p class="muted">${filter.value.query ? "Titles, directories and agents are searched." : filter.value.archived ? "Archived sessions are kept here, out of the list of current ones." : "A session is a conversation with the agent in one directory."}</p>
     <//>`}
     ${groupByWorkspace(list ?? []).map(({ workspace, sessions: group }) => html`<section key=${workspace} class="workspace" aria-label=${`Workspace ${baseName(workspace)}`}>
       <header><h2>${baseName(workspace)}</h2><span class="muted path" title=${workspace}>${workspace}</span></header>
@@ -119,6 +119,7 @@ function SessionRow({ session, canWrite }) {
       <span class="session-facts">
         ${session.changedFiles ? html`<span class="fact"><${Icon} name="diff" />${plural(session.changedFiles, "file")}</span>` : null}
         ${session.usage && html`<span class="fact" title=${`${session.usage.used.toLocaleString("en")} of ${session.usage.size.toLocaleString("en")} tokens`}><${Meter} ...${session.usage} />${usageText(session.usage)}</span>`}
+        ${session.agent && html`<span class="fact" title="Agent">${visible(session.agent)}</span>`}
         ${me.value?.name !== session.principal && html`<span class="fact">${session.principal}</span>`}
         <span class="fact age"><${Age} at=${session.updatedAt} /></span>
       </span>

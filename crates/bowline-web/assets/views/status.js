@@ -3,6 +3,7 @@
 import { html, useEffect, useState } from "../lib.js";
 import { get } from "../api.js";
 import { duration } from "../format.js";
+import { Problem } from "../ui.js";
 
 /** The pause between two requests, in milliseconds. */
 const PAUSE = 3000;
@@ -28,7 +29,7 @@ export function Status() {
   }, []);
   return html`<main class="page" id="main" tabindex="0">
     <header class="page-head"><div><h1>Server status</h1><p class="muted">Updated every few seconds.</p></div></header>
-    ${error && html`<p class="problem" role="alert">${error}</p>`}
+    <${Problem} text=${error} />
     ${!status && !error && html`<p class="muted loading">Loading…</p>`}
     ${status && html`<dl class="facts">${Object.entries(status).filter(([, value]) => typeof value !== "object").map(([name, value]) => html`<div key=${name}><dt>${NAMES[name] ?? toWords(name)}</dt><dd class=${name === "storeOk" && !value ? "problem" : ""}>${show(name, value)}</dd></div>`)}</dl>`}
   </main>`;

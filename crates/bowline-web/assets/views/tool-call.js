@@ -90,7 +90,7 @@ function Content({ content, item, hasTerminal, isAlone }) {
     // Agents repeat a terminal's output as text for clients without one.
     if (hasTerminal) return null;
     return item.call.kind === "execute" || item.call.kind === "read" || item.call.kind === "search"
-      ? html`<pre class="output" tabindex="0" aria-label="Output">${plainOutput(block.text ?? "")}</pre>`
+      ? html`<pre class="output" tabindex="0" aria-label="Output">${plainOutput(String(block.text ?? ""))}</pre>`
       : html`<${Markdown} part=${textPart(content)} length=${block.text?.length ?? 0} />`;
   }
   if (block?.type === "image") return html`<${Picture} mimeType=${String(block.mimeType)} data=${String(block.data)} />`;
@@ -105,7 +105,7 @@ const parts = new WeakMap();
 function textPart(content) {
   let part = parts.get(content);
   if (!part) {
-    part = { text: content.content?.text ?? "" };
+    part = { text: String(content.content?.text ?? "") };
     parts.set(content, part);
   }
   return part;

@@ -5,7 +5,7 @@ import { get, sessionPath } from "../api.js";
 import { openSession, traffic, trafficCount } from "../client.js";
 import { clockTime, visible } from "../format.js";
 import { Icon } from "../icons.js";
-import { Empty } from "../ui.js";
+import { Empty, Problem } from "../ui.js";
 import { VirtualList } from "../virtual-list.js";
 import { SessionTabs } from "./conversation.js";
 
@@ -20,7 +20,7 @@ const MAX_EVENTS = 20_000;
 /** Returns what a message is called: its method, or what it answers. @param {any} message */
 export function messageName(message) {
   const update = message?.params?.update?.sessionUpdate;
-  if (message?.method) return { name: String(message.method), detail: update ? String(update) : message.id !== undefined ? `request ${message.id}` : "" };
+  if (message?.method) return { name: String(message.method), detail: update ? String(update) : message.id !== undefined ? `request ${message.id}` : message.method === "$/cancel_request" ? `request ${message.params?.requestId}` : "" };
   if (message?.error) return { name: "error", detail: `${message.error.message ?? ""}` };
   return { name: "result", detail: `of request ${message?.id}` };
 }
@@ -82,7 +82,7 @@ export function Wire({ id }) {
       <label class="search"><${Icon} name="search" /><span class="hidden">Search messages</span><input type="search" id="search" placeholder="Search messages" value=${query} onInput=${(/** @type {any} */ event) => setQuery(event.target.value)} /></label>
       <div class="segmented" role="group" aria-label="Which messages"><button type="button" aria-pressed=${source === "session"} onClick=${() => setSource("session")}>Session</button><button type="button" aria-pressed=${source === "page"} onClick=${() => setSource("page")}>This page</button></div>
     </div>
-    ${error && html`<p class="problem pad" role="alert">${error}</p>`}
+    <${Problem} text=${error} isPadded />
     ${shown.length === 0 && !error && html`<${Empty} title="No messages" />`}
     <${VirtualList} id=${`${id}-${source}`} items=${shown} revision=${revision + count} busy=${false} label="Messages" row=${row} />
   </main>`;

@@ -120,10 +120,11 @@ fn parse_cursor(cursor: &str) -> Option<(Timestamp, SessionId)> {
     Some((Timestamp(time.parse().ok()?), id.into()))
 }
 
-/// Returns whether a session has a text, in lower case, in its title or its directory.
+/// Returns whether a session has a text, in lower case, in its title, its directory or its agent's name.
 fn matches(session: &StoredSession, text: &str) -> bool {
     let has = |value: &str| value.to_lowercase().contains(text);
-    text.is_empty() || session.title.as_deref().is_some_and(has) || has(&session.cwd.to_string_lossy())
+    let names = [session.title.as_deref(), session.agent()];
+    text.is_empty() || names.into_iter().flatten().any(has) || has(&session.cwd.to_string_lossy())
 }
 
 fn describe(
@@ -142,7 +143,9 @@ fn describe(
         "workspace": workspace,
         "title": session.title,
         "principal": session.principal,
+        "agent": session.agent(),
         "state": activity.state.name(),
+        "failure": activity.failure,
         "waitingFor": activity.waiting_for.filter(|_| activity.state == SessionState::Waiting),
         "createdAt": session.created_at.0,
         "updatedAt": session.updated_at.0,

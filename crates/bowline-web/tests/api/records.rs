@@ -174,6 +174,6 @@ async fn the_state_of_the_server_and_of_the_principal() {
     me["roots"] = json!([]);
     expect![[r#"
         {"version":"0.1.0","uptime":0,"connections":0,"sessions":0,"turns":0,"questions":0,"agents":0,"events":0,"storeOk":true,"ready":true,"roots":[]}
-        {"name":"boss","role":"admin","version":"0.1.0","roots":[],"agent":null,"isLocal":false}
+        {"name":"boss","role":"admin","version":"0.1.0","roots":[],"agent":null,"agents":["other"],"isLocal":false}
     "#]].assert_eq(&format!("{status}\n{me}\n"));
 }

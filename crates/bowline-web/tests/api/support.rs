@@ -23,7 +23,7 @@ use tokio::net::TcpListener;
 struct NoAgent;
 
 impl AgentLauncher for NoAgent {
-    fn launch(&self, _: &str) -> BoxFuture<'_, Result<AgentStreams, String>> {
+    fn launch(&self, _: &str, _: Option<&str>) -> BoxFuture<'_, Result<AgentStreams, String>> {
         Box::pin(async { Err("there is no agent".to_owned()) })
     }
 }
@@ -82,6 +82,7 @@ impl Server {
         let options = WebOptions {
             user_dirs: user_dirs.clone(),
             roots: vec![project.clone()],
+            agents: vec!["other".to_owned()],
             is_local: false,
             assets: AssetSource::Embedded,
         };
