@@ -55,6 +55,15 @@ impl WebPeer {
     }
 }
 
+/// Python's programs take long for all turns: the usual run only loads a session with them.
+fn check_in_full(check: impl FnOnce()) {
+    if test_support::is_full_run() {
+        check();
+    } else {
+        println!("SKIPPED: `cargo xtask test --full` runs this");
+    }
+}
+
 /// Checks our client with an agent of this name on a server, which `bowline connect` reaches.
 fn check_with_server(peer: &WebPeer, name: &'static str, scheme: &str) {
     if is_available(peer.name, &peer.agent) {
@@ -257,12 +266,12 @@ fn an_agent_on_a_server_of_the_typescript_sdk_is_reached_over_a_websocket() {
 
 #[test]
 fn an_agent_on_a_server_of_the_python_sdk_is_reached_over_http() {
-    check_with_server(&WebPeer::python(), "peer-python", "http");
+    check_in_full(|| check_with_server(&WebPeer::python(), "peer-python", "http"));
 }
 
 #[test]
 fn an_agent_on_a_server_of_the_python_sdk_is_reached_over_a_websocket() {
-    check_with_server(&WebPeer::python(), "peer-python", "ws");
+    check_in_full(|| check_with_server(&WebPeer::python(), "peer-python", "ws"));
 }
 
 #[test]
@@ -312,12 +321,12 @@ fn our_server_with_a_client_on_the_typescript_sdk_over_a_websocket() {
 
 #[test]
 fn our_server_with_a_client_on_the_python_sdk_over_http() {
-    check_with_own_server(Some(WebPeer::python()), "http");
+    check_in_full(|| check_with_own_server(Some(WebPeer::python()), "http"));
 }
 
 #[test]
 fn our_server_with_a_client_on_the_python_sdk_over_a_websocket() {
-    check_with_own_server(Some(WebPeer::python()), "ws");
+    check_in_full(|| check_with_own_server(Some(WebPeer::python()), "ws"));
 }
 
 /// Python's client opens the stream of a session only once the session is loaded: until then it must get everything on
