@@ -1,6 +1,12 @@
 //! Tests of `bowline serve`: tokens, usage, and the life of the process.
 
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::TcpStream;
+use std::process::Stdio;
+
 use expect_test::expect;
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
 use test_support::own_server::OwnServer;
 use test_support::postgres::TestPostgres;
 
@@ -68,6 +74,9 @@ fn what_would_be_unsafe_is_refused() {
         &["serve", "--transport", "stdio", "--", "some-agent"],
         &["serve", "--transport", "stdio"],
         &["serve", "--listen", "localhost"],
+        &["serve", "--origin", "example.com"],
+        &["serve", "--", "no-such-agent", "acp"],
+        &["serve", "token", "add", "x", "--expires", "tomorrow"],
     ]);
     expect![[r#"
         $ bowline serve --listen 0.0.0.0:0
@@ -102,9 +111,46 @@ fn what_would_be_unsafe_is_refused() {
         --- 0
         $ bowline serve --listen localhost
         --- stderr
-        bowline: invalid value 'localhost' for '--listen <ADDRESS>': invalid socket address syntax (see --help)
+        bowline: invalid value 'localhost' for '--listen <ADDRESS>': give an IP address and a port, such as 127.0.0.1:8790 (see --help)
+        --- 2
+        $ bowline serve --origin example.com
+        --- stderr
+        bowline: invalid value 'example.com' for '--origin <ORIGIN>': an origin has a scheme and a host, and no path: https://example.com (see --help)
+        --- 2
+        $ bowline serve -- no-such-agent acp
+        --- stderr
+        bowline: cannot start the agent no-such-agent: there is no such program
+        --- 2
+        $ bowline serve token add x --expires tomorrow
+        --- stderr
+        bowline: invalid value 'tomorrow' for '--expires <DAYS>': give a number of days from 1 to 65535, such as 90 (see --help)
         --- 2
     "#]].assert_eq(&output);
+}
+
+#[test]
+fn a_log_of_json_has_nothing_else() {
+    let scene = CliFixture::new();
+    let mut command = scene.command(&["serve", "--listen", "localhost:0", "--log-format", "json"]);
+    let mut server = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(server.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    let address = line.trim().strip_prefix("Serving on http://").and_then(|line| line.strip_suffix("/acp"));
+    // Once it answers, it also waits for signals.
+    let mut health = TcpStream::connect(address.unwrap()).unwrap();
+    health.write_all(b"GET /health HTTP/1.0\r\nhost: localhost\r\n\r\n").unwrap();
+    health.read_to_end(&mut Vec::new()).unwrap();
+    let id = Pid::from_raw(i32::try_from(server.id()).unwrap()).unwrap();
+    kill_process(id, Signal::TERM).unwrap();
+    let output = server.wait_with_output().unwrap();
+    assert!(output.status.success());
+    let log = String::from_utf8(output.stderr).unwrap();
+    let entries = log.lines().map(|line| serde_json::from_str(line).unwrap_or_else(|_| panic!("{log}")));
+    let shown = entries.map(|entry: Value| format!("{} {}", entry["level"], entry["fields"]["message"]));
+    expect![[r#"
+        "WARN" "no client can connect yet: make a token with `bowline serve token add NAME`"
+        "INFO" "stopping: no new work is accepted, and running turns may end""#]]
+    .assert_eq(&shown.collect::<Vec<_>>().join("\n"));
 }
 
 #[test]

@@ -9,7 +9,7 @@ use expect_test::{Expect, expect};
 use serde_json::{Value, json};
 use test_support::own_server::OwnServer;
 use test_support::peer_server::PeerServer;
-use xtask::peers::{SdkPeer, is_available};
+use xtask::peers::{PythonWeb, SdkPeer, is_available};
 
 use crate::programs::{build_program, run, transcript, workspace_root};
 
@@ -34,11 +34,40 @@ fn check_with_agent(peer: SdkPeer, name: &'static str) {
     }
 }
 
-/// Checks our client with an agent on a server, which `bowline connect` reaches.
-fn check_with_server(peer: SdkPeer, name: &'static str, scheme: &str) {
-    let command = peer.agent_command(&workspace_root());
-    if is_available(peer.name(), &command) {
-        let server = PeerServer::start(&command, None).unwrap();
+/// A peer that serves agents to remote clients, and connects to servers.
+struct WebPeer {
+    name: &'static str,
+    agent: Vec<String>,
+    client: Vec<String>,
+}
+
+impl WebPeer {
+    fn sdk(peer: SdkPeer) -> Self {
+        let root = workspace_root();
+        Self { name: peer.name(), agent: peer.agent_command(&root), client: peer.client_command(&root) }
+    }
+
+    /// Returns the pre-release of the Python SDK.
+    fn python() -> Self {
+        let root = workspace_root();
+        let (agent, client) = (PythonWeb::agent_command(&root), PythonWeb::client_command(&root));
+        Self { name: PythonWeb::NAME, agent, client }
+    }
+}
+
+/// Python's programs take long for all turns: the usual run only loads a session with them.
+fn check_in_full(check: impl FnOnce()) {
+    if test_support::is_full_run() {
+        check();
+    } else {
+        println!("SKIPPED: `cargo xtask test --full` runs this");
+    }
+}
+
+/// Checks our client with an agent of this name on a server, which `bowline connect` reaches.
+fn check_with_server(peer: &WebPeer, name: &'static str, scheme: &str) {
+    if is_available(peer.name, &peer.agent) {
+        let server = PeerServer::start(&peer.agent, None).unwrap();
         let bowline = build_program("bowline", &["build", "--quiet", "--package", "bowline-cli"]);
         let url = format!("{scheme}://{}", server.address());
         let command = vec![bowline.display().to_string(), "connect".to_owned(), url];
@@ -48,13 +77,12 @@ fn check_with_server(peer: SdkPeer, name: &'static str, scheme: &str) {
 
 /// Checks an agent behind `bowline serve` with a client that is given the server's URL, or with our client, which
 /// `bowline connect` connects.
-fn check_with_own_server(client: Option<SdkPeer>, scheme: &str) {
-    let own = || Some(bowline_peer("client").command);
-    let Some(command) = client.map_or_else(own, |peer| {
-        let command = peer.client_command(&workspace_root());
-        is_available(peer.name(), &command).then_some(command)
-    }) else {
-        return;
+fn check_with_own_server(client: Option<WebPeer>, scheme: &str) {
+    let is_own = client.is_none();
+    let command = match client {
+        Some(peer) if !is_available(peer.name, &peer.client) => return,
+        Some(peer) => peer.client,
+        None => bowline_peer("client").command,
     };
     let home = tempfile::tempdir().unwrap();
     let bowline = build_program("bowline", &["build", "--quiet", "--package", "bowline-cli"]);
@@ -64,11 +92,8 @@ fn check_with_own_server(client: Option<SdkPeer>, scheme: &str) {
     let url = format!("{scheme}://{}/acp", server.address());
     let mut words = vec!["env".to_owned(), format!("BOWLINE_TOKEN={}", server.token())];
     words.extend(command);
-    let agent_words = if client.is_some() {
-        vec![url]
-    } else {
-        vec![bowline.display().to_string(), "connect".to_owned(), url]
-    };
+    let agent_words =
+        if is_own { vec![bowline.display().to_string(), "connect".to_owned(), url] } else { vec![url] };
     check(&PeerCommand { name: agent.name, command: agent_words }, &PeerCommand { name: "", command: words });
 }
 
@@ -221,22 +246,32 @@ fn our_client_with_an_agent_on_the_typescript_sdk() {
 
 #[test]
 fn an_agent_on_a_server_of_the_rust_sdk_is_reached_over_http() {
-    check_with_server(SdkPeer::Rust, "peer-rust", "http");
+    check_with_server(&WebPeer::sdk(SdkPeer::Rust), "peer-rust", "http");
 }
 
 #[test]
 fn an_agent_on_a_server_of_the_rust_sdk_is_reached_over_a_websocket() {
-    check_with_server(SdkPeer::Rust, "peer-rust", "ws");
+    check_with_server(&WebPeer::sdk(SdkPeer::Rust), "peer-rust", "ws");
 }
 
 #[test]
 fn an_agent_on_a_server_of_the_typescript_sdk_is_reached_over_http() {
-    check_with_server(SdkPeer::TypeScript, "peer-typescript", "http");
+    check_with_server(&WebPeer::sdk(SdkPeer::TypeScript), "peer-typescript", "http");
 }
 
 #[test]
 fn an_agent_on_a_server_of_the_typescript_sdk_is_reached_over_a_websocket() {
-    check_with_server(SdkPeer::TypeScript, "peer-typescript", "ws");
+    check_with_server(&WebPeer::sdk(SdkPeer::TypeScript), "peer-typescript", "ws");
+}
+
+#[test]
+fn an_agent_on_a_server_of_the_python_sdk_is_reached_over_http() {
+    check_in_full(|| check_with_server(&WebPeer::python(), "peer-python", "http"));
+}
+
+#[test]
+fn an_agent_on_a_server_of_the_python_sdk_is_reached_over_a_websocket() {
+    check_in_full(|| check_with_server(&WebPeer::python(), "peer-python", "ws"));
 }
 
 #[test]
@@ -266,20 +301,66 @@ fn our_server_with_our_client_over_a_websocket() {
 
 #[test]
 fn our_server_with_a_client_on_the_rust_sdk_over_http() {
-    check_with_own_server(Some(SdkPeer::Rust), "http");
+    check_with_own_server(Some(WebPeer::sdk(SdkPeer::Rust)), "http");
 }
 
 #[test]
 fn our_server_with_a_client_on_the_rust_sdk_over_a_websocket() {
-    check_with_own_server(Some(SdkPeer::Rust), "ws");
+    check_with_own_server(Some(WebPeer::sdk(SdkPeer::Rust)), "ws");
 }
 
 #[test]
 fn our_server_with_a_client_on_the_typescript_sdk_over_http() {
-    check_with_own_server(Some(SdkPeer::TypeScript), "http");
+    check_with_own_server(Some(WebPeer::sdk(SdkPeer::TypeScript)), "http");
 }
 
 #[test]
 fn our_server_with_a_client_on_the_typescript_sdk_over_a_websocket() {
-    check_with_own_server(Some(SdkPeer::TypeScript), "ws");
+    check_with_own_server(Some(WebPeer::sdk(SdkPeer::TypeScript)), "ws");
+}
+
+#[test]
+fn our_server_with_a_client_on_the_python_sdk_over_http() {
+    check_in_full(|| check_with_own_server(Some(WebPeer::python()), "http"));
+}
+
+#[test]
+fn our_server_with_a_client_on_the_python_sdk_over_a_websocket() {
+    check_in_full(|| check_with_own_server(Some(WebPeer::python()), "ws"));
+}
+
+/// Python's client opens the stream of a session only once the session is loaded: until then it must get everything on
+/// the connection's stream.
+#[test]
+fn a_client_on_the_python_sdk_loads_a_session_over_http() {
+    let peer = WebPeer::python();
+    if !is_available(peer.name, &peer.client) {
+        return;
+    }
+    let home = tempfile::tempdir().unwrap();
+    let bowline = build_program("bowline", &["build", "--quiet", "--package", "bowline-cli"]);
+    let root = std::env::temp_dir();
+    let agent = bowline_peer("agent").command;
+    let server = OwnServer::start(&bowline, home.path(), &root, "127.0.0.1:0", &agent).unwrap();
+    let plan = json!([{"prompt": {"say": "one"}}, {"load": 2}, {"prompt": {"say": "two"}}, {"load": 4}]);
+    let mut client = Command::new(&peer.client[0]);
+    client.args(&peer.client[1..]).args(["--approve", "allow", "--plan", &plan.to_string(), "--"]);
+    client.arg(format!("http://{}/acp", server.address())).current_dir(&root);
+    let output = run(client.env("BOWLINE_TOKEN", server.token()));
+    assert!(output.status.success(), "{}", transcript(&output));
+    let lines = String::from_utf8(output.stdout).unwrap();
+    let loaded = lines.lines().filter(|line| line.contains(r#""stop":"loaded""#));
+    let loaded: String = loaded.map(|line| normalize_line(line, "bowline-peer")).collect();
+    expect![[r#"
+        loaded after 2 updates
+          agent_message_chunk: 1
+          user_message_chunk: 1
+          > {"say":"one"}
+        loaded after 4 updates
+          agent_message_chunk: 2
+          user_message_chunk: 2
+          > {"say":"one"}
+          > {"say":"two"}
+    "#]]
+    .assert_eq(&loaded);
 }

@@ -245,6 +245,31 @@ async fn after_the_restart_of_another_server_sessions_are_loaded_without_their_r
 }
 
 #[tokio::test]
+async fn a_stream_that_is_refused_until_its_session_is_loaded_is_opened_then() {
+    for status in [403, 404] {
+        let mut open = OpenSession::open(&other_result()).await;
+        let address = open.server.stop().await;
+        drop((open.connection, open.session));
+        let mut server = ScriptedHttpServer::start_at(address).await.unwrap();
+        answer_streams_as_unknown(&mut server, "c2", &other_result()).await;
+        let mut connection = next_known_get(&mut server, "c2").await.send_events().await.unwrap();
+        let refused = next_known_get(&mut server, "c2").await;
+        assert_eq!(stream_headers(&refused), ["c2", "s", ""]);
+        refused.respond(status, &[], "this connection has not loaded the session").await.unwrap();
+        let load = accept_post(&mut server).await;
+        assert_eq!(load["method"], "session/load");
+        connection.send(None, &json!({"id": load["id"], "result": {}})).await.unwrap();
+        let get = next_known_get(&mut server, "c2").await;
+        assert_eq!(stream_headers(&get), ["c2", "s", ""]);
+        let mut session = get.send_events().await.unwrap();
+        open.caller.send(prompt(3)).await;
+        assert_eq!(accept_post(&mut server).await, prompt(3));
+        session.send(None, &update(1)).await.unwrap();
+        assert_eq!(open.caller.next().await, update(1));
+    }
+}
+
+#[tokio::test]
 async fn a_server_that_stays_away_is_given_up() {
     let server = ScriptedHttpServer::start().await.unwrap();
     let caller = Caller::start_with_limit(&format!("http://{}", server.address()), Duration::ZERO);

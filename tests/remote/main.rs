@@ -16,5 +16,6 @@ mod peer_differences;
 #[allow(dead_code, reason = "the end-to-end tests use the rest")]
 #[path = "../e2e/programs.rs"]
 mod programs;
+mod qwen;
 mod servers;
 mod typescript;

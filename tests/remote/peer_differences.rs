@@ -1,4 +1,16 @@
 //! Where servers of others differ, as far as it concerns a client.
+//!
+//! | where peers differ | tests of the client (here and in `faults.rs`) | tests of the server (`bowline-serve/tests/serve`) |
+//! |---|---|---|
+//! | the stream of the response to `session/load`, and of the replay | `the_response_to_load_may_come_on_either_stream_…` | `a_session_that_is_loaded_again_…`, and Python's client in `e2e/peers.rs` |
+//! | a stream of an unknown session | `the_stream_of_a_session_may_be_unknown_…` | `sessions_belong_to_their_principal` |
+//! | batches | `messages_that_are_none_…` | `statuses_of_requests` |
+//! | subprotocols, extensions, redirects and cookies of WebSockets | `a_websocket_that_is_not_opened_is_named` | `a_web_socket_needs_what_other_requests_need` |
+//! | requests with an origin | `requests_carry_ids_token_and_cookies_…` | `statuses_of_requests`, `browsers_are_told_…` |
+//! | HTTP/2 | | `http_2_is_served_without_negotiation`, `http_1_http_2_and_web_sockets_…` |
+//! | the end of a connection's stream | `a_server_may_end_a_stream_that_is_idle_…` | `the_stream_of_a_connection_stays_open_…` |
+//! | slow readers | `a_flood_reaches_a_slow_caller_…` | `a_reader_that_stops_…`, `agents_wait_while_too_much_is_pending` |
+//! | cookies | `requests_carry_ids_token_and_cookies_…` | |
 
 use serde_json::json;
 use test_support::scripted_http::ScriptedHttpServer;

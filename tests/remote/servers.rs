@@ -99,11 +99,11 @@ impl Balancer {
     }
 }
 
-fn request(id: u64, method: &str, params: Value) -> Value {
+pub(crate) fn request(id: u64, method: &str, params: Value) -> Value {
     json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params })
 }
 
-async fn until(caller: &mut Caller, is_last: impl Fn(&Value) -> bool) -> Value {
+pub(crate) async fn until(caller: &mut Caller, is_last: impl Fn(&Value) -> bool) -> Value {
     loop {
         let message = caller.next().await;
         if is_last(&message) {
@@ -112,18 +112,19 @@ async fn until(caller: &mut Caller, is_last: impl Fn(&Value) -> bool) -> Value {
     }
 }
 
-fn is_answer(id: u64) -> impl Fn(&Value) -> bool {
+pub(crate) fn is_answer(id: u64) -> impl Fn(&Value) -> bool {
     move |message| message["method"].is_null() && message["id"] == id
 }
 
-fn is_method(method: &str) -> impl Fn(&Value) -> bool {
+pub(crate) fn is_method(method: &str) -> impl Fn(&Value) -> bool {
     move |message| message["method"] == method
 }
 
-async fn connect(url: &str, token: &str) -> Caller {
+pub(crate) async fn connect(url: &str, token: &str) -> Caller {
     let mut caller = Caller::start_with_token(url, token);
     caller.send(request(0, "initialize", json!({ "protocolVersion": 1 }))).await;
-    until(&mut caller, is_answer(0)).await;
+    let answer = until(&mut caller, is_answer(0)).await;
+    assert!(answer["error"].is_null(), "{answer}");
     caller
 }
 
@@ -160,7 +161,7 @@ async fn ask_to_write(caller: &mut Caller, id: u64, session: &Value, file: &str)
     until(caller, |message| is_question(message) && message["params"]["toolCall"]["title"] == title).await
 }
 
-async fn allow(caller: &mut Caller, question: &Value) {
+pub(crate) async fn allow(caller: &mut Caller, question: &Value) {
     let options = question["params"]["options"].as_array().unwrap();
     let option = options.iter().find(|option| option["kind"] == "allow_once").unwrap();
     let outcome = json!({ "outcome": "selected", "optionId": option["optionId"] });

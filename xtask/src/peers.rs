@@ -6,6 +6,7 @@
 //! |---|---|---|
 //! | `rust` | `target/peers/rust/release/peer-rust-agent` | `target/peers/rust/release/peer-rust-client` |
 //! | `python` | `target/peers/python/bin/python tests/peers/python/agent.py` | the same with `client.py` |
+//! | `python-web` | `target/peers/python-web/bin/python tests/peers/python/agent.py` | the same with `client.py` |
 //! | `typescript` | `node target/peers/typescript/agent.mjs` | the same with `client.mjs` |
 //!
 //! Tests and benchmarks that `cargo xtask` starts read the names of the installed peers, separated by commas, from the
@@ -26,6 +27,7 @@ mod clients;
 mod conductor;
 mod mcp;
 mod postgres;
+mod python_web;
 
 pub use agents::PublishedAgent;
 pub use browser::WebBrowser;
@@ -33,6 +35,7 @@ pub use clients::{PublishedClient, python_example_command, typescript_example_co
 pub use conductor::Conductor;
 pub use mcp::{McpCheck, McpClient};
 pub use postgres::Postgres;
+pub use python_web::PythonWeb;
 
 /// The environment variable that lists the installed peers.
 pub const PEERS_VARIABLE: &str = "BOWLINE_PEERS";
@@ -151,6 +154,7 @@ pub fn installed_names(root: &Path, extent: InstallScope) -> String {
         peer.is_in(extent) && peer.is_installed(root) && peer.missing_interpreter().is_none()
     };
     let peers = SdkPeer::ALL.iter().filter(startable).map(|peer| peer.name());
+    let peers = peers.chain(PythonWeb::is_installed(root).then_some(PythonWeb::NAME));
     let peers = peers.chain(WebBrowser::is_installed(root).then_some(WebBrowser::NAME));
     if extent == InstallScope::Sdk {
         return peers.collect::<Vec<_>>().join(",");
@@ -176,7 +180,8 @@ pub enum PeerSpeed {
 /// Which peers to install.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum InstallScope {
-    /// The programs on the official SDK for TypeScript, PostgreSQL, and the browser of the web page, which every test run has.
+    /// The programs on the official SDK for TypeScript, the pre-release of that for Python, PostgreSQL, and the browser of the
+    /// web page, which every test run has.
     Sdk,
     /// Also those on the SDKs for Rust and Python, and the agents and clients of others that are quick to install.
     Usual,
@@ -193,6 +198,7 @@ pub fn install_peers(world: &RepoContext, extent: InstallScope) -> Vec<SummaryRo
         .filter(|peer| peer.is_in(extent))
         .map(|peer| row(peer.name(), &|| peer.install(world, PeerSpeed::Unoptimised)))
         .collect();
+    rows.push(row(PythonWeb::NAME, &|| PythonWeb::install(world)));
     rows.push(row(WebBrowser::NAME, &|| WebBrowser::install(world)));
     rows.push(row(Postgres::NAME, &|| Postgres::install(world)));
     if extent == InstallScope::Sdk {

@@ -21,7 +21,7 @@ use tokio::net::TcpListener;
 
 use crate::mcp::wait_for_signal;
 use bowline_client::agents::{AgentCommand, OWN_AGENT_NAME};
-use bowline_client::common::console::{print, print_note};
+use bowline_client::common::console::print;
 use bowline_client::config::Config;
 use bowline_client::environment::UserDirs;
 use bowline_client::error::CliError;
@@ -68,8 +68,8 @@ Exit status: 0 after a signal, 1 failure, 2 wrong usage.";
 pub(crate) struct ServeArguments {
     #[command(subcommand)]
     command: Option<ServeCommand>,
-    /// The address to listen on
-    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8790")]
+    /// The address to listen on, with its port
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8790", value_parser = parse_address)]
     listen: SocketAddr,
     /// The transport: HTTP and WebSocket on --listen, or ACP on stdin and stdout
     #[arg(long, value_enum, default_value_t = TransportArgument::Http)]
@@ -95,7 +95,7 @@ pub(crate) struct ServeArguments {
     /// Let pages of another origin use the server, such as https://example.com
     ///
     /// Can be repeated.
-    #[arg(long, value_name = "ORIGIN")]
+    #[arg(long, value_name = "ORIGIN", value_parser = parse_origin)]
     origin: Vec<String>,
     /// How long a question waits for an answer, in seconds; then it is denied
     #[arg(long, value_name = "SECONDS", default_value_t = 3600)]
@@ -114,6 +114,9 @@ pub(crate) struct ServeArguments {
     /// Can be repeated.
     #[arg(long, value_name = "NAME")]
     offer: Vec<String>,
+    /// The most messages of each token in a second; for a short time, ten times as many
+    #[arg(long, value_name = "COUNT", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..))]
+    max_rate: u32,
     /// Do not offer the web page at /
     #[arg(long)]
     no_web: bool,
@@ -151,6 +154,24 @@ pub(crate) enum LogFormat {
     Text,
     /// JSON objects, one for each line
     Json,
+}
+
+/// Parses an address to listen on.
+fn parse_address(text: &str) -> Result<SocketAddr, String> {
+    let text =
+        text.strip_prefix("localhost:").map_or_else(|| text.to_owned(), |port| format!("127.0.0.1:{port}"));
+    text.parse().map_err(|_| "give an IP address and a port, such as 127.0.0.1:8790".to_owned())
+}
+
+/// Parses an origin as browsers send it: a scheme, a host, and a port unless it is the usual one.
+fn parse_origin(text: &str) -> Result<String, String> {
+    let origin = text.trim_end_matches('/').to_ascii_lowercase();
+    let host = ["https://", "http://"].iter().find_map(|scheme| origin.strip_prefix(scheme));
+    let is_host = |host: &str| !host.is_empty() && !host.contains(['/', '?', '#', '@', ' ', '*']);
+    if host.is_some_and(is_host) {
+        return Ok(origin);
+    }
+    Err("an origin has a scheme and a host, and no path: https://example.com".to_owned())
 }
 
 /// Serves until a signal arrives.
@@ -196,6 +217,7 @@ pub(crate) async fn run(arguments: ServeArguments) -> Result<ExitCode, CliError>
         question_timeout: Duration::from_secs(arguments.question_timeout),
         max_sessions: arguments.max_sessions,
         max_agents: arguments.max_agents,
+        max_rate: arguments.max_rate,
         ..HubOptions::default()
     };
     let is_secure = tls.is_some() || arguments.behind_proxy;
@@ -217,7 +239,7 @@ pub(crate) async fn run(arguments: ServeArguments) -> Result<ExitCode, CliError>
     })
     .await?;
     if server.endpoint.hub.store().tokens().await.map_err(store::failed)?.is_empty() {
-        print_note("no client can connect yet: make a token with `bowline serve token add NAME`");
+        tracing::warn!("no client can connect yet: make a token with `bowline serve token add NAME`");
     }
     print(&format!("Serving on {scheme}://{}/acp\n", server.address))?;
     server.serve().await;
@@ -331,4 +353,29 @@ pub(crate) fn start_log(format: LogFormat) {
         LogFormat::Text => builder.try_init().ok(),
         LogFormat::Json => builder.json().try_init().ok(),
     };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_has_a_port() {
+        assert_eq!(parse_address("localhost:1").unwrap(), "127.0.0.1:1".parse().unwrap());
+        assert_eq!(parse_address("[::1]:1").unwrap(), "[::1]:1".parse().unwrap());
+        for wrong in ["0.0.0.0", "8790", "example.com:1", "127.0.0.1:99999", "localhost"] {
+            parse_address(wrong).unwrap_err();
+        }
+    }
+
+    #[test]
+    fn an_origin_is_what_browsers_send() {
+        assert_eq!(parse_origin("https://Example.com/").unwrap(), "https://example.com");
+        assert_eq!(parse_origin("http://127.0.0.1:3000").unwrap(), "http://127.0.0.1:3000");
+        for wrong in
+            ["example.com", "https://", "*", "https://*.example.com", "https://a/b", "https://u@a", "null"]
+        {
+            parse_origin(wrong).unwrap_err();
+        }
+    }
 }

@@ -758,7 +758,10 @@ impl Client {
                 self.streams.insert(key.clone(), stream);
                 return self.lose_connection(now);
             }
-            (StreamKey::Session(_), StreamEnd::Refused(Refusal { status: 404, .. })) if !stream.was_open => {
+            // Some servers refuse it (403) instead, until the session is loaded on this connection.
+            (StreamKey::Session(_), StreamEnd::Refused(Refusal { status: 403 | 404, .. }))
+                if !stream.was_open =>
+            {
                 stream.state = StreamState::Unknown;
                 self.streams.insert(key.clone(), stream);
                 return;

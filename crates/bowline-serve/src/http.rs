@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
-use axum::body::{Body, Bytes, to_bytes};
+use axum::body::{Body, Bytes, HttpBody as _, to_bytes};
 use axum::extract::ws::WebSocketUpgrade;
 use axum::extract::{FromRequestParts as _, Request, State};
 use axum::response::{IntoResponse as _, Response};
@@ -24,7 +24,9 @@ mod access;
 mod cookie;
 mod cors;
 mod listener;
+mod requests_in_progress;
 mod sse;
+mod stalled_stream;
 mod web_socket;
 
 pub use access::{Access, AccessOptions};
@@ -97,7 +99,9 @@ impl Endpoint {
     /// Fails if the request may not be served.
     pub async fn authenticate(&self, parts: &Parts) -> Result<Principal, Refusal> {
         let principal = self.access.authenticate(parts, self.hub.store()).await;
-        principal.inspect_err(|_| self.hub.metrics().add_refused())
+        let principal = principal.inspect_err(|_| self.hub.metrics().add_refused())?;
+        self.hub.check_rate(&principal)?;
+        Ok(principal)
     }
 
     fn refuse(&self, refusal: Refusal) -> Response {
@@ -181,7 +185,7 @@ async fn serve_acp(State(endpoint): State<Endpoint>, request: Request) -> Respon
         Method::POST => post_message(&endpoint, principal, &parts.headers, body).await,
         Method::GET if parts.headers.contains_key(header::UPGRADE) => {
             match WebSocketUpgrade::from_request_parts(&mut parts, &()).await {
-                Ok(upgrade) => web_socket::upgrade(&endpoint, principal, upgrade),
+                Ok(upgrade) => web_socket::upgrade(&endpoint, principal, &parts, upgrade),
                 Err(rejection) => Ok(rejection.into_response()),
             }
         }
@@ -294,8 +298,14 @@ fn connection_of(
 
 async fn read_body(body: Body, limit: usize) -> Result<Bytes, Refusal> {
     let too_slow = Refusal::new(StatusCode::REQUEST_TIMEOUT, "the body took too long to arrive");
+    let too_large =
+        || Refusal::new(StatusCode::PAYLOAD_TOO_LARGE, format!("a body has at most {limit} bytes"));
+    // What is announced as too large need not arrive.
+    if usize::try_from(body.size_hint().lower()).map_or(true, |announced| announced > limit) {
+        return Err(too_large());
+    }
     let read = tokio::time::timeout(BODY_TIMEOUT, to_bytes(body, limit)).await.map_err(|_| too_slow)?;
-    read.map_err(|_| Refusal::new(StatusCode::PAYLOAD_TOO_LARGE, format!("a body has at most {limit} bytes")))
+    read.map_err(|_| too_large())
 }
 
 fn new_connection_id() -> Result<ConnectionId, Refusal> {

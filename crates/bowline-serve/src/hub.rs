@@ -37,6 +37,7 @@ mod from_client;
 mod lease;
 mod message;
 mod open;
+mod rate;
 mod servers;
 mod start;
 mod streams;
@@ -44,7 +45,7 @@ mod worker;
 
 pub use activity::{HubEvent, SessionActivity, SessionState};
 use connection::{Outbox, OutboxItem, OutboxStep};
-pub use start::ConnectError;
+pub use start::{ConnectError, ConnectionReservation};
 pub use streams::{ConnectionStream, MergedStream, SessionStream, StreamMessage};
 pub use worker::{AgentLauncher, AgentStreams};
 
@@ -81,6 +82,8 @@ pub struct HubOptions {
     pub max_sessions: usize,
     /// The most agents of a principal: one runs for each kind of client.
     pub max_agents: usize,
+    /// The most messages of a principal in a second; for a short time, ten times as many.
+    pub max_rate: u32,
 }
 
 impl Default for HubOptions {
@@ -94,6 +97,7 @@ impl Default for HubOptions {
             max_connections: 256,
             max_sessions: 4096,
             max_agents: 8,
+            max_rate: 1000,
         }
     }
 }
@@ -153,6 +157,9 @@ struct HubState {
     last_worker: WorkerId,
     agent_requests: HashMap<String, AgentRequest>,
     last_stream: u64,
+    rates: rate::MessageRates,
+    // How many connections of each principal are being made.
+    connecting: HashMap<String, usize>,
     is_draining: bool,
     // Everything is stored, and streams end once they have sent it.
     has_ended: bool,
@@ -365,6 +372,14 @@ impl Hub {
         Some(connection.principal.clone())
     }
 
+    /// Counts a message of a principal.
+    ///
+    /// # Errors
+    /// Fails if it has sent too many lately.
+    pub fn check_rate(&self, principal: &Principal) -> Result<(), ReceiveError> {
+        self.lock().check_rate(&principal.name, self.options.max_rate)
+    }
+
     /// Ends a connection. Its sessions go on.
     pub fn disconnect(&self, id: &ConnectionId) {
         let mut state = self.lock();
@@ -537,6 +552,7 @@ impl Hub {
         let mut idle_workers = Vec::new();
         {
             let mut state = self.lock();
+            state.rates.forget_idle(now);
             for connection in state.connections.values_mut() {
                 connection.release_responses(now, self.options.client_timeout);
             }
@@ -607,6 +623,18 @@ impl HubState {
         let mut requests = self.workers.values().flat_map(|worker| worker.open.values());
         requests.any(|open| !matches!(open, OpenRequest::Own { .. }))
             || self.sessions.values().any(|session| matches!(session.stage, Stage::Opening(_)))
+    }
+
+    /// Returns whether an agent here waits for the answer with an id.
+    fn is_asked(&self, id: &RequestId) -> bool {
+        matches!(id, RequestId::Str(id) if self.agent_requests.contains_key(&**id))
+    }
+
+    fn check_rate(&mut self, principal: &str, rate: u32) -> Result<(), ReceiveError> {
+        if self.rates.take(principal, rate, Instant::now()) {
+            return Ok(());
+        }
+        Err(ReceiveError::Overloaded(format!("{principal} sends more than {rate} messages a second")))
     }
 
     /// Checks that a principal may have another agent.

@@ -24,6 +24,6 @@ pub mod store;
 pub mod token;
 
 pub use hub::{
-    AgentLauncher, AgentStreams, ConnectError, ConnectionStream, Hub, HubEvent, HubOptions, MergedStream,
-    ReceiveError, SessionActivity, SessionState, SessionStream, StreamMessage,
+    AgentLauncher, AgentStreams, ConnectError, ConnectionReservation, ConnectionStream, Hub, HubEvent,
+    HubOptions, MergedStream, ReceiveError, SessionActivity, SessionState, SessionStream, StreamMessage,
 };

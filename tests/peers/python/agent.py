@@ -1,8 +1,13 @@
 """The agent of `tests/peers/README.md` on the official Python SDK, used as its documentation shows:
-a class with the `Agent` methods, served by `run_agent`."""
+a class with the `Agent` methods, served by `run_agent`. `--listen [PORT]` serves HTTP and WebSocket instead, with the
+SDK's own application, which the pre-release has: it prints its address, and ends when stdin closes.
+
+The helpers that build updates differ between the SDK's versions, so this uses the types of the schema."""
 
 import asyncio
 import json
+import socket
+import sys
 from uuid import uuid4
 
 from acp import (
@@ -13,20 +18,20 @@ from acp import (
     NewSessionResponse,
     PromptResponse,
     RequestError,
-    plan_entry,
     run_agent,
-    start_tool_call,
-    tool_diff_content,
-    update_agent_message_text,
-    update_plan,
-    update_tool_call,
 )
 from acp.schema import (
+    AgentMessageChunk,
+    AgentPlanUpdate,
     AllowedOutcome,
+    FileEditToolCallContent,
     Implementation,
     PermissionOption,
+    PlanEntry,
     TextContentBlock,
     ToolCallLocation,
+    ToolCallProgress,
+    ToolCallStart,
     ToolCallUpdate,
 )
 
@@ -136,11 +141,12 @@ class Turn:
         await self.run_to_end("echo", "hello")
         await self.kill_sleep()
         await self.update(
-            update_plan(
-                [
-                    plan_entry("Read the file", priority="high", status="completed"),
-                    plan_entry("Write the file", priority="medium", status="in_progress"),
-                ]
+            AgentPlanUpdate(
+                session_update="plan",
+                entries=[
+                    PlanEntry(content="Read the file", priority="high", status="completed"),
+                    PlanEntry(content="Write the file", priority="medium", status="in_progress"),
+                ],
             )
         )
 
@@ -219,10 +225,26 @@ class Turn:
         return response.content
 
     async def chunk(self, text):
-        await self.update(update_agent_message_text(text))
+        await self.update(AgentMessageChunk(session_update="agent_message_chunk", content=text_block(text)))
 
     async def update(self, update):
         await self.client.session_update(session_id=self.session_id, update=update)
+
+
+def start_tool_call(call, title, **members):
+    return ToolCallStart(session_update="tool_call", tool_call_id=call, title=title, **members)
+
+
+def update_tool_call(call, **members):
+    return ToolCallProgress(session_update="tool_call_update", tool_call_id=call, **members)
+
+
+def tool_diff_content(path, new_text, old_text=None):
+    return FileEditToolCallContent(type="diff", path=path, new_text=new_text, old_text=old_text)
+
+
+def text_block(text):
+    return TextContentBlock(type="text", text=text)
 
 
 def parse(text):
@@ -236,5 +258,24 @@ def as_json(value):
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
+async def listen(port):
+    from acp.http.asgi import create_asgi_app
+    from hypercorn.asyncio import serve
+    from hypercorn.config import Config
+
+    listener = socket.create_server(("127.0.0.1", port))
+    port = listener.getsockname()[1]
+    config = Config()
+    config.bind = [f"fd://{listener.detach()}"]
+    config.loglevel = "WARNING"
+    print(f"127.0.0.1:{port}", flush=True)
+    end_of_input = asyncio.get_running_loop().run_in_executor(None, sys.stdin.buffer.read)
+    await serve(create_asgi_app(lambda _: PeerAgent()), config, shutdown_trigger=lambda: end_of_input)
+
+
 if __name__ == "__main__":
-    asyncio.run(run_agent(PeerAgent()))
+    match sys.argv[1:]:
+        case ["--listen", *port]:
+            asyncio.run(listen(int(port[0]) if port else 0))
+        case _:
+            asyncio.run(run_agent(PeerAgent()))

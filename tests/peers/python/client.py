@@ -1,5 +1,6 @@
 """The client of `tests/peers/README.md` on the official Python SDK, used as its documentation shows:
-a class with the `Client` methods, connected by `spawn_agent_process`."""
+a class with the `Client` methods, connected by `spawn_agent_process`. Instead of a command it takes the URL of a
+server, `http:` or `ws:`, with the token in BOWLINE_TOKEN, if the SDK is the pre-release, which has these transports."""
 
 import argparse
 import asyncio
@@ -9,6 +10,7 @@ import signal
 import sys
 import time
 from collections import Counter
+from contextlib import AsyncExitStack, asynccontextmanager
 
 from acp import (
     PROTOCOL_VERSION,
@@ -19,8 +21,8 @@ from acp import (
     RequestPermissionResponse,
     TerminalOutputResponse,
     WaitForTerminalExitResponse,
+    connect_to_agent,
     spawn_agent_process,
-    text_block,
 )
 from acp.core import DEFAULT_STDIO_BUFFER_LIMIT_BYTES
 from acp.schema import (
@@ -184,7 +186,26 @@ def read_window(path, line, limit):
         return "".join(file.readlines()[start : None if limit is None else start + limit])
 
 
-async def run(client, plan, command):
+@asynccontextmanager
+async def connect(client, url):
+    headers = {"Authorization": f"Bearer {os.environ['BOWLINE_TOKEN']}"}
+    if url.startswith("http:"):
+        from acp.http import create_http_stream
+
+        transport = create_http_stream(url, headers=headers)
+    else:
+        from acp.ws import create_websocket_stream
+
+        transport = await create_websocket_stream(url, headers=headers)
+    agent = connect_to_agent(client, transport)
+    try:
+        yield agent
+    finally:
+        await agent.close()
+
+
+@asynccontextmanager
+async def spawn(client, command):
     spawned = spawn_agent_process(
         client,
         *command,
@@ -196,30 +217,62 @@ async def run(client, plan, command):
         },
     )
     async with spawned as (agent, process):
-        answer = await agent.initialize(
-            protocol_version=PROTOCOL_VERSION,
-            client_capabilities=ClientCapabilities(
-                fs=FileSystemCapabilities(read_text_file=True, write_text_file=True), terminal=True
-            ),
-            client_info=Implementation(name="peer-python", version="0.0.0"),
-        )
-        name = answer.agent_info.name if answer.agent_info else None
-        print_line({"agent": name, "protocolVersion": answer.protocol_version})
-        session = await agent.new_session(cwd=os.getcwd(), mcp_servers=[])
-        for step in plan:
-            print_line(await take(client, agent, session.session_id, step))
+        yield agent
     if process.returncode != 0:
         raise RuntimeError(f"the agent ended with {process.returncode}")
 
 
-async def take(client, agent, session_id, step):
-    """Takes one step of the plan and returns its line."""
-    client.turn = log = TurnLog(step.get("cancelOnFirstChunk", False))
+async def run(client, plan, command):
+    async with AsyncExitStack() as connections:
+        is_url = command[0].startswith(("http:", "ws:"))
+        connecting = connect(client, command[0]) if is_url else spawn(client, command)
+        agent = await connections.enter_async_context(connecting)
+        answer = await initialize(agent)
+        name = answer.agent_info.name if answer.agent_info else None
+        print_line({"agent": name, "protocolVersion": answer.protocol_version})
+        session = (await agent.new_session(cwd=os.getcwd(), mcp_servers=[])).session_id
+        for step in plan:
+            if "load" in step:
+                agent = await connections.enter_async_context(connect(client, command[0]))
+                await initialize(agent)
+                print_line(await take(client, lambda: load(client, agent, session, step["load"])))
+            else:
+                cancels = step.get("cancelOnFirstChunk", False)
+                print_line(await take(client, lambda: prompt(agent, session, step), cancels))
+
+
+async def initialize(agent):
+    return await agent.initialize(
+        protocol_version=PROTOCOL_VERSION,
+        client_capabilities=ClientCapabilities(
+            fs=FileSystemCapabilities(read_text_file=True, write_text_file=True), terminal=True
+        ),
+        client_info=Implementation(name="peer-python", version="0.0.0"),
+    )
+
+
+async def load(client, agent, session, updates):
+    await agent.load_session(cwd=os.getcwd(), session_id=session, mcp_servers=[])
+    # The SDK handles updates in tasks of their own, which may end after the request that they came before.
+    async with asyncio.timeout(SHUTDOWN_SECONDS):
+        while client.turn.kinds.total() < updates:
+            await asyncio.sleep(0)
+    return "loaded"
+
+
+async def prompt(agent, session, step):
     text = json.dumps(step["prompt"], ensure_ascii=False, separators=(",", ":"))
+    answer = await agent.prompt(session_id=session, prompt=[TextContentBlock(type="text", text=text)])
+    return answer.stop_reason
+
+
+async def take(client, request, cancel_on_first_chunk=False):
+    """Takes one step of the plan and returns its line."""
+    client.turn = log = TurnLog(cancel_on_first_chunk)
     start = time.perf_counter()
-    answer = await agent.prompt(session_id=session_id, prompt=[text_block(text)])
+    stop = await request()
     return {
-        "stop": answer.stop_reason,
+        "stop": stop,
         "seconds": time.perf_counter() - start,
         "updates": log.kinds.total(),
         "chunks": log.chunks,

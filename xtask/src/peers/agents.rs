@@ -105,6 +105,16 @@ impl PublishedAgent {
         words.iter().map(ToString::to_string).collect()
     }
 
+    /// Returns the command that starts qwen's server of remote sessions, on a free port. Its token is in
+    /// `QWEN_SERVER_TOKEN`, and its address in the first line that it prints.
+    pub fn qwen_server_command(root: &Path) -> Vec<String> {
+        let program = Self::Qwen.program(root).display().to_string();
+        let node = acpx_node(root).display().to_string();
+        let words =
+            ["serve", "--port", "0", "--no-web", "--require-auth", "--initialize-timeout-ms", "120000"];
+        [&*node, &*program].into_iter().chain(words).map(str::to_owned).collect()
+    }
+
     fn program(self, root: &Path) -> PathBuf {
         self.dirs(root).target.join(match self {
             Self::FastAgent => "bin/fast-agent-acp",
@@ -122,12 +132,11 @@ impl PublishedAgent {
     /// Returns the cost of the installation, if it is too high for every test run.
     fn install_cost(self) -> Option<&'static str> {
         match self {
-            Self::FastAgent | Self::Gemini => None,
+            Self::FastAgent | Self::Gemini | Self::Qwen => None,
             Self::Eliza => Some("minutes to build"),
             Self::OpenCode => Some("180 MB"),
             Self::Claude => Some("350 MB"),
             Self::Codex => Some("450 MB"),
-            Self::Qwen => Some("110 MB"),
             Self::Kimi => Some("60 MB"),
             Self::Vibe => Some("350 MB"),
         }

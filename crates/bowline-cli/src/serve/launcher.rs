@@ -1,7 +1,7 @@
 //! Starting the server's agents.
 
 use std::any::Any;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
@@ -66,6 +66,13 @@ impl ProgramLauncher {
         directory: &Path,
         session_database: Option<OsString>,
     ) -> Result<Self, CliError> {
+        // Otherwise only the first client would find out.
+        if let Some(program) = agent.first().filter(|program| !is_program(program)) {
+            let program = program.to_string_lossy();
+            return Err(CliError::Usage(format!(
+                "cannot start the agent {program}: there is no such program"
+            )));
+        }
         let own = std::env::current_exe().context("cannot find the bowline program")?;
         let supervisor = SupervisorProgram { program: own.clone(), args: vec![SUPERVISOR_COMMAND.into()] };
         let program = own.into_os_string();
@@ -138,6 +145,16 @@ impl AgentLauncher for ProgramLauncher {
             })
         })
     }
+}
+
+/// Returns whether the first word of a command names a program. A relative path may name one in a session's directory.
+fn is_program(word: &OsStr) -> bool {
+    let path = Path::new(word);
+    if path.components().count() != 1 || path.is_absolute() {
+        return !path.is_absolute() || path.is_file();
+    }
+    let directories = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&directories).any(|directory| directory.join(path).is_file())
 }
 
 /// Describes how an agent ended, for its clients.

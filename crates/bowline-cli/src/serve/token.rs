@@ -30,7 +30,7 @@ enum TokenCommand {
         #[arg(long, value_enum, default_value_t = RoleArgument::User)]
         role: RoleArgument,
         /// The number of days until the token ends (default: it does not)
-        #[arg(long, value_name = "DAYS", value_parser = clap::value_parser!(u16).range(1..))]
+        #[arg(long, value_name = "DAYS", value_parser = parse_days)]
         expires: Option<u16>,
         #[command(flatten)]
         store: StoreArguments,
@@ -57,6 +57,11 @@ enum RoleArgument {
     User,
     /// See all sessions, change none
     Observer,
+}
+
+fn parse_days(text: &str) -> Result<u16, String> {
+    let days = text.strip_suffix('d').unwrap_or(text).parse().ok().filter(|days| *days > 0);
+    days.ok_or_else(|| format!("give a number of days from 1 to {}, such as 90", u16::MAX))
 }
 
 pub(super) async fn run(arguments: TokenArguments) -> Result<(), CliError> {
@@ -100,4 +105,17 @@ pub(super) async fn run(arguments: TokenArguments) -> Result<(), CliError> {
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::parse_days;
+
+    #[test]
+    fn a_token_lasts_whole_days() {
+        assert_eq!((parse_days("90"), parse_days("1d")), (Ok(90), Ok(1)));
+        for wrong in ["0", "-1", "65536", "tomorrow", "1.5", "12h", ""] {
+            parse_days(wrong).unwrap_err();
+        }
+    }
 }

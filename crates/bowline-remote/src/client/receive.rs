@@ -93,10 +93,13 @@ impl Client {
         }
         if let Some(own) = self.own_requests.remove(id) {
             let response: Value = serde_json::from_slice(&line).unwrap_or_default();
-            if let Some(error) = response.get("error")
-                && let OwnRequest::Resume(session) | OwnRequest::Load(session) = &own
-            {
-                self.lose_session(session, error["message"].as_str().unwrap_or("it is unknown"));
+            if let OwnRequest::Resume(session) | OwnRequest::Load(session) = &own {
+                match response.get("error") {
+                    Some(error) => {
+                        self.lose_session(session, error["message"].as_str().unwrap_or("it is unknown"));
+                    }
+                    None => self.open_unknown_stream(StreamKey::Session(session.clone())),
+                }
             }
             return self.finish_recovery();
         }
@@ -136,13 +139,17 @@ impl Client {
             // No other method opens or closes a session.
             _ => {}
         }
-        let key = session.map(StreamKey::Session);
-        if let Some(key) = key
-            && self.streams.get(&key).is_some_and(|stream| stream.state == StreamState::Unknown)
-        {
-            self.open_stream(key);
+        if let Some(session) = session {
+            self.open_unknown_stream(StreamKey::Session(session));
         }
         self.deliver(line);
         self.proceed(now);
+    }
+
+    /// Opens a stream that the server did not know before.
+    fn open_unknown_stream(&mut self, key: StreamKey) {
+        if self.streams.get(&key).is_some_and(|stream| stream.state == StreamState::Unknown) {
+            self.open_stream(key);
+        }
     }
 }

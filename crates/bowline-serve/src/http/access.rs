@@ -111,8 +111,9 @@ impl Access {
     pub(super) fn check_source(&self, parts: &Parts) -> Result<(), Refusal> {
         let query = parts.uri.query().unwrap_or_default();
         let has_secret = query.split('&').any(|pair| {
-            let name = pair.split('=').next().unwrap_or_default().to_ascii_lowercase();
-            ["token", "access_token", "ticket", "secret", "key", "api_key"].contains(&&*name)
+            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+            let names = ["token", "access_token", "ticket", "secret", "key", "api_key"];
+            names.contains(&&*name.to_ascii_lowercase()) || parse_token(value).is_some()
         });
         if has_secret {
             let why = "never put a token into a URL: it ends up in logs. Send the header Authorization: Bearer TOKEN";

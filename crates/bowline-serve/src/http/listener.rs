@@ -3,10 +3,10 @@
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use axum::Router;
+use hyper::body::Incoming;
 use hyper::service::{Service as _, service_fn};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
@@ -18,12 +18,23 @@ use tokio::net::TcpListener;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio_rustls::TlsAcceptor;
 
+use super::requests_in_progress::{CountedBody, RequestsInProgress};
+use super::stalled_stream::StallGuard;
+
 /// How long a client may take for the TLS handshake, and for the headers of a request.
 const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long a connection may be open without a request. Event streams are requests.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
 /// The pause after a failed accept, as when the process has too many open files.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// How long open responses may take at the end.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// The place of a connection among those at once, which is free when every copy is dropped.
+#[derive(Debug, Clone)]
+pub(super) struct ConnectionSlot {
+    _permit: Arc<OwnedSemaphorePermit>,
+}
 
 /// How connections are accepted.
 #[derive(Clone, Default)]
@@ -92,7 +103,8 @@ pub async fn serve(
     tokio::pin!(stop);
     loop {
         let accepted = async {
-            let slot = Arc::clone(&slots).acquire_owned().await.map_err(io::Error::other)?;
+            let permit = Arc::clone(&slots).acquire_owned().await.map_err(io::Error::other)?;
+            let slot = ConnectionSlot { _permit: Arc::new(permit) };
             let (stream, address) = listener.accept().await?;
             io::Result::Ok((slot, stream, address))
         };
@@ -136,7 +148,7 @@ async fn serve_stream(
     stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
     router: Router,
     mut stopped: watch::Receiver<bool>,
-    _slot: OwnedSemaphorePermit,
+    slot: ConnectionSlot,
 ) {
     let mut builder = auto::Builder::new(TokioExecutor::new());
     builder.http1().timer(TokioTimer::new()).header_read_timeout(HEADER_TIMEOUT);
@@ -146,27 +158,33 @@ async fn serve_stream(
         .max_concurrent_streams(4096)
         .keep_alive_interval(Duration::from_secs(20))
         .keep_alive_timeout(Duration::from_secs(20));
-    let has_request = Arc::new(AtomicBool::new(false));
+    let requests = RequestsInProgress::default();
     let service = {
-        let (service, has_request) = (TowerToHyperService::new(router), Arc::clone(&has_request));
-        service_fn(move |request| {
-            has_request.store(true, Ordering::Relaxed);
-            service.call(request)
+        let (service, requests) = (TowerToHyperService::new(router), requests.clone());
+        service_fn(move |mut request: http::Request<Incoming>| {
+            let counted = requests.begin();
+            request.extensions_mut().insert(slot.clone());
+            let response = service.call(request);
+            async move { response.await.map(|response| response.map(|body| CountedBody::new(body, counted))) }
         })
     };
-    let serving = builder.serve_connection_with_upgrades(TokioIo::new(stream), service);
+    let serving = builder.serve_connection_with_upgrades(TokioIo::new(StallGuard::new(stream)), service);
     tokio::pin!(serving);
     // A client that sends nothing, or only a part of HTTP/2's preface, must not keep its place.
-    let is_silent = async {
-        tokio::time::sleep(HEADER_TIMEOUT).await;
-        if has_request.load(Ordering::Relaxed) {
-            std::future::pending::<()>().await;
-        }
-    };
+    let is_silent = requests.wait_for_silence(HEADER_TIMEOUT, IDLE_TIMEOUT);
     let stop = async { stopped.wait_for(|stopped| *stopped).await.map_or_else(drop, drop) };
     let ended = tokio::select! {
         ended = serving.as_mut() => ended,
-        () = is_silent => return,
+        had_requests = is_silent => {
+            if !had_requests {
+                return;
+            }
+            serving.as_mut().graceful_shutdown();
+            match tokio::time::timeout(HEADER_TIMEOUT, serving).await {
+                Ok(ended) => ended,
+                Err(_) => return,
+            }
+        }
         () = stop => {
             serving.as_mut().graceful_shutdown();
             serving.await

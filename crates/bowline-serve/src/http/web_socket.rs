@@ -11,11 +11,13 @@ use bowline_protocol::remote::CONNECTION_HEADER;
 use bytes::Bytes;
 use futures_util::stream::{SplitSink, SplitStream};
 use futures_util::{FutureExt as _, SinkExt as _, StreamExt as _};
+use http::request::Parts;
 use http::{HeaderValue, StatusCode};
 
+use super::listener::ConnectionSlot;
 use super::{Endpoint, Refusal, new_connection_id};
 use crate::event::ConnectionId;
-use crate::hub::{ConnectError, Hub, MergedStream, ReceiveError, StreamMessage};
+use crate::hub::{ConnectError, ConnectionReservation, Hub, MergedStream, ReceiveError, StreamMessage};
 use crate::token::Principal;
 
 /// The largest message.
@@ -32,9 +34,14 @@ const WRITE_TIMEOUT: Duration = Duration::from_secs(60);
 pub(super) fn upgrade(
     endpoint: &Endpoint,
     principal: Principal,
+    parts: &Parts,
     upgrade: WebSocketUpgrade,
 ) -> Result<Response, Refusal> {
     let connection = new_connection_id()?;
+    // It counts for its principal before it is initialized, too.
+    let reservation = endpoint.hub.reserve_connection(&principal)?;
+    // The listener does not see that the connection is still in use.
+    let slot = parts.extensions.get::<ConnectionSlot>().cloned();
     let header = HeaderValue::from_str(&connection)
         .map_err(|error| Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))?;
     let endpoint = endpoint.clone();
@@ -42,12 +49,13 @@ pub(super) fn upgrade(
     let mut response = upgrade.on_upgrade(move |socket| async move {
         let (sink, source) = socket.split();
         let mut session = SocketSession { hub: endpoint.hub, connection, sink, source, stream: None };
-        if let Err((code, reason)) = session.run(&principal).await {
+        if let Err((code, reason)) = session.run(&principal, reservation).await {
             let frame = CloseFrame { code, reason: reason.into() };
             // The client may be gone.
             in_time(session.sink.send(Message::Close(Some(frame)))).await.ok();
         }
         session.hub.disconnect(&session.connection);
+        drop(slot);
     });
     response.headers_mut().insert(CONNECTION_HEADER, header);
     Ok(response)
@@ -66,13 +74,19 @@ struct SocketSession {
 }
 
 impl SocketSession {
-    async fn run(&mut self, principal: &Principal) -> Result<(), CloseReason> {
+    async fn run(
+        &mut self,
+        principal: &Principal,
+        reservation: ConnectionReservation,
+    ) -> Result<(), CloseReason> {
         let unanswered_pings = AtomicUsize::new(0);
         let Self { hub, connection, sink, source, stream } = self;
         let first = tokio::time::timeout(INITIALIZE_TIMEOUT, receive(source, &unanswered_pings)).await;
         let Ok(Some(first)) = first else {
             return Err((close_code::POLICY, "the first message must be `initialize`".to_owned()));
         };
+        // From here on, the hub counts it.
+        drop(reservation);
         match hub.connect(principal, &first, true, connection.clone()).await {
             Ok(response) => in_time(sink.send(text_message(response)?)).await?,
             Err(ConnectError::Refused(response)) => {

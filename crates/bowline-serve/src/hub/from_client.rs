@@ -43,15 +43,18 @@ impl Hub {
         let is_draining = state.is_draining;
         let found = state.connections.get_mut(connection).ok_or(ReceiveError::UnknownConnection)?;
         found.idle_since = Instant::now();
-        let role = found.principal.role;
+        let (role, principal) = (found.principal.role, found.principal.name.clone());
         let Some(method) = head.method.as_deref() else {
-            if let Some(id) = &head.id
-                && role != Role::Observer
-            {
-                self.take_answer(&mut state, connection, id, &message);
+            let Some(id) = head.id.as_ref().filter(|_| role != Role::Observer) else { return Ok(()) };
+            // As many answers as questions are right, however many they are.
+            if !state.is_asked(id) {
+                state.check_rate(&principal, self.options.max_rate)?;
             }
+            self.take_answer(&mut state, connection, id, &message);
             return Ok(());
         };
+        state.check_rate(&principal, self.options.max_rate)?;
+        let found = state.connections.get_mut(connection).ok_or(ReceiveError::UnknownConnection)?;
         if method == "initialize" {
             return Err(ReceiveError::Invalid("this connection is initialized already".to_owned()));
         }

@@ -367,7 +367,7 @@ pub(super) fn forward_to_waiting(
     tokio::spawn(async move {
         let Some(store) = hub.store.shared() else { return };
         let forwarded = async {
-            for session in store.sessions_waiting_for(&text).await? {
+            for session in store.sessions_waiting_for(&text, &principal).await? {
                 store.forward(&session, &ids, &principal, &message).await?;
             }
             Ok::<(), StoreError>(())

@@ -30,6 +30,25 @@ pub enum ConnectError {
     Refused(Bytes),
 }
 
+/// A connection that is being made.
+#[derive(Debug)]
+pub struct ConnectionReservation {
+    hub: Arc<Hub>,
+    principal: String,
+}
+
+impl Drop for ConnectionReservation {
+    fn drop(&mut self) {
+        let mut state = self.hub.lock();
+        if let Some(count) = state.connecting.get_mut(&self.principal) {
+            *count -= 1;
+            if *count == 0 {
+                state.connecting.remove(&self.principal);
+            }
+        }
+    }
+}
+
 impl Hub {
     /// Connects a client that sent `initialize`, under an id that no other connection has. Returns the response. A client
     /// with merged streams gets everything on one.
@@ -60,19 +79,8 @@ impl Hub {
         if key.capabilities.len() > MAX_CAPABILITIES_BYTES {
             return Err(invalid("clientCapabilities has more than 64 KiB"));
         }
-        {
-            let state = self.lock();
-            if state.is_draining {
-                return Err(ConnectError::Receive(ReceiveError::Draining));
-            }
-            let own = state.connections.values().filter(|other| other.is_client_of(principal)).count();
-            if own >= self.options.max_connections {
-                return Err(ConnectError::Receive(ReceiveError::Overloaded(format!(
-                    "{} has {own} connections already: close some",
-                    principal.name
-                ))));
-            }
-        }
+        // Until it is connected.
+        let _reservation = self.reserve_connection(principal).map_err(ConnectError::Receive)?;
         let worker = self
             .ensure_worker(&key, params)
             .await
@@ -97,6 +105,29 @@ impl Hub {
         state.connections.insert(connection.clone(), connected);
         tracing::info!(principal = principal.name, %connection, "a client connected");
         Ok(message::result(&id, &description))
+    }
+
+    /// Reserves a place for a client's connection, which counts until it is dropped.
+    ///
+    /// # Errors
+    /// Fails if the principal has too many connections, or sends too much.
+    pub fn reserve_connection(
+        self: &Arc<Self>,
+        principal: &Principal,
+    ) -> Result<ConnectionReservation, ReceiveError> {
+        let mut state = self.lock();
+        if state.is_draining {
+            return Err(ReceiveError::Draining);
+        }
+        let made = state.connections.values().filter(|other| other.is_client_of(principal)).count();
+        let own = made + state.connecting.get(&principal.name).copied().unwrap_or(0);
+        if own >= self.options.max_connections {
+            let why = format!("{} has {own} connections already: close some", principal.name);
+            return Err(ReceiveError::Overloaded(why));
+        }
+        state.check_rate(&principal.name, self.options.max_rate)?;
+        *state.connecting.entry(principal.name.clone()).or_default() += 1;
+        Ok(ConnectionReservation { hub: Arc::clone(self), principal: principal.name.clone() })
     }
 
     /// Returns the agent for a key, and starts it if necessary.

@@ -36,6 +36,17 @@ async fn statuses_of_requests() {
     let long_id = format!(r#"{{"jsonrpc":"2.0","id":"{}","method":"x"}}"#, "x".repeat(257));
     let long_session = prompt.replace(r#""a""#, &format!(r#""{}""#, "x".repeat(257)));
     let escaped = r#"{"jsonrpc":"2.0","\u0069d":1,"method":"x"}"#;
+    let huge_id = r#"{"jsonrpc":"2.0","id":1e400,"method":"x"}"#;
+    let large_id = r#"{"jsonrpc":"2.0","id":18446744073709551616,"method":"x"}"#;
+    let odd_id = r#"{"jsonrpc":"2.0","id":{"id":1},"method":"x"}"#;
+    let no_id = r#"{"jsonrpc":"2.0","id":null,"method":"x"}"#;
+    let deep = format!(
+        r#"{{"jsonrpc":"2.0","id":1,"method":"x","params":{}1{}}}"#,
+        "[".repeat(9999),
+        "]".repeat(9999)
+    );
+    let two_sessions =
+        r#"{"jsonrpc":"2.0","id":1,"method":"session/prompt","params":{"sessionId":"a","sessionId":"b"}}"#;
     let two_ids = r#"{"jsonrpc":"2.0","id":1,"method":"x","id":2}"#;
     let capabilities = json!({ "_meta": "x".repeat(64 << 10) });
     let large_capabilities = json!({ "jsonrpc": "2.0", "id": 0, "method": "initialize", "params": { "clientCapabilities": capabilities } });
@@ -90,6 +101,17 @@ async fn statuses_of_requests() {
         ("a long session id", "POST", "/acp", &[json, &bearer, &connection], &long_session),
         ("an escaped key", "POST", "/acp", &[json, &bearer, &connection], escaped),
         ("two ids", "POST", "/acp", &[json, &bearer, &connection], two_ids),
+        ("a number beyond all others as id", "POST", "/acp", &[json, &bearer, &connection], huge_id),
+        ("a number beyond 64 bits as id", "POST", "/acp", &[json, &bearer, &connection], large_id),
+        ("an object as id", "POST", "/acp", &[json, &bearer, &connection], odd_id),
+        ("null as id", "POST", "/acp", &[json, &bearer, &connection], no_id),
+        ("a deep message", "POST", "/acp", &[json, &bearer, &connection], &deep),
+        ("two sessions", "POST", "/acp", &[json, &bearer, &connection], two_sessions),
+        ("a token in the URL under another name", "GET", &format!("/health?x={token}"), &[], ""),
+        ("a token in the URL under another name", "GET", &format!("/metrics?x={token}"), &[], ""),
+        ("a ticket with a wrong token", "POST", "/ticket", &["authorization: Bearer bow_00_00"], ""),
+        ("a login with a foreign origin", "POST", "/login", &["origin: https://evil.example"], "{}"),
+        ("a login with a large body", "POST", "/login", &[], &large_capabilities),
         ("large capabilities", "POST", "/acp", &[json, &bearer], &large_capabilities),
         ("another method", "PUT", "/acp", &[&bearer], ""),
         ("an unknown path", "GET", "/../etc/passwd", &[&bearer], ""),
@@ -146,6 +168,17 @@ async fn statuses_of_requests() {
         a long session id: 400 an id has at most 256 bytes
         an escaped key: 400 this is not a JSON-RPC message
         two ids: 400 this is not a JSON-RPC message
+        a number beyond all others as id: 400 this is not a JSON-RPC message
+        a number beyond 64 bits as id: 400 this is not a JSON-RPC message
+        an object as id: 400 this is not a JSON-RPC message
+        null as id: 202
+        a deep message: 202
+        two sessions: 400 this is not a JSON-RPC message
+        a token in the URL under another name: 200
+        a token in the URL under another name: 400 never put a token into a URL: it ends up in logs. Send the header Authorization: Bearer TOKEN
+        a ticket with a wrong token: 401 the token is wrong, was removed or has expired
+        a login with a foreign origin: 403 pages of this origin may not use the server: allow it with `bowline serve --origin`
+        a login with a large body: 413 a body has at most 4096 bytes
         large capabilities: 400 clientCapabilities has more than 64 KiB
         another method: 405 use GET, POST or DELETE
         an unknown path: 404 there is nothing here; the endpoint is /acp

@@ -3,6 +3,7 @@
 
 mod access;
 mod activity;
+mod attacks;
 mod checker;
 mod checker_faults;
 mod servers;

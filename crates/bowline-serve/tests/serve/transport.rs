@@ -16,7 +16,7 @@ use tokio_tungstenite::{MaybeTlsStream, WebSocketStream};
 
 use crate::support::{Server, describe, http_client};
 
-pub(crate) struct Socket<S = MaybeTlsStream<TcpStream>>(WebSocketStream<S>);
+pub(crate) struct Socket<S = MaybeTlsStream<TcpStream>>(pub(crate) WebSocketStream<S>);
 
 impl Socket {
     pub(crate) async fn connect(server: &Server, token: &str) -> Self {

@@ -268,13 +268,21 @@ impl PostgresServerStore {
         })
     }
 
-    /// Returns the sessions that wait for something with this text in its id.
+    /// Returns the sessions that wait for something with this text in its id, among those that a principal may use.
     ///
     /// # Errors
     /// Fails if the database cannot be read.
-    pub async fn sessions_waiting_for(&self, text: &str) -> Result<Vec<SessionId>, StoreError> {
-        let sql = "SELECT id FROM sessions WHERE is_waiting AND strpos(pending, $1) > 0 LIMIT 10";
-        let rows = self.query(sql, &[(&to_json(&clean(text)), Type::TEXT)]).await?;
+    pub async fn sessions_waiting_for(
+        &self,
+        text: &str,
+        principal: &Principal,
+    ) -> Result<Vec<SessionId>, StoreError> {
+        let sql = "SELECT id FROM sessions WHERE is_waiting AND strpos(pending, $1) > 0
+                   AND ($2 OR principal = $3) LIMIT 10";
+        let uses_all = principal.role == Role::Admin;
+        let parameters: &[Parameter<'_>] =
+            &[(&to_json(&clean(text)), Type::TEXT), (&uses_all, Type::BOOL), (&principal.name, Type::TEXT)];
+        let rows = self.query(sql, parameters).await?;
         self.read_rows(rows, |row| Ok(row.try_get::<_, String>(0)?.into()))
     }
 

@@ -177,6 +177,22 @@ async fn messages_reach_the_server_that_has_the_session_even_a_later_one() {
 }
 
 #[tokio::test]
+async fn an_answer_goes_only_to_sessions_that_its_sender_may_use() {
+    let Some(postgres) = TestPostgres::start() else { return };
+    let database = postgres.create_database();
+    let store = open(&postgres, &database, "a").await;
+    store.commit(vec![create("s"), wait("s", 1)]).await.unwrap();
+    let found = async |name: &str, role, text: &str| {
+        let principal = Principal { name: name.to_owned(), role, token: String::new() };
+        store.sessions_waiting_for(text, &principal).await.unwrap().len()
+    };
+    assert_eq!(found("me", Role::User, "q").await, 1);
+    assert_eq!(found("me", Role::User, "another").await, 0);
+    assert_eq!(found("stranger", Role::User, "q").await, 0);
+    assert_eq!(found("boss", Role::Admin, "q").await, 1);
+}
+
+#[tokio::test]
 async fn a_listener_wakes_for_events_and_messages_and_listens_again_after_a_failure() {
     let Some(postgres) = TestPostgres::start() else { return };
     let database = postgres.create_database();

@@ -13,6 +13,7 @@ fn heads_of_messages() {
         r#"{"jsonrpc":"2.0","id":2,"result":{"sessionId":"not params"}}"#,
         r#"{"jsonrpc":"2.0","id":3,"method":"x","params":[1]}"#,
         r#"{"jsonrpc":"2.0","id":3,"method":"x","params":{"sessionId":7}}"#,
+        r#"{"jsonrpc":"2.0","id":3,"method":"x","params":{"sessionId":"a","session\u0049d":"b"}}"#,
         r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":""}}"#,
         r#" [{"jsonrpc":"2.0","id":1,"method":"x"}]"#,
         "{",
@@ -40,6 +41,7 @@ fn heads_of_messages() {
         response Some(Number(2)) None None
         request Some(Number(3)) Some("x") None
         request Some(Number(3)) Some("x") None
+        this is not a JSON-RPC message
         this is not a JSON-RPC message
         batches of messages are not supported
         this is not a JSON-RPC message
