@@ -30,7 +30,7 @@ pub(super) struct DeferredBytes {
     spare: Option<Vec<u8>>,
 }
 
-/// Bytes with an ESC in them.
+/// Bytes in which no control string begins.
 #[derive(Debug, Clone)]
 struct DeferredPiece {
     bytes: Vec<u8>,
@@ -95,22 +95,15 @@ impl DeferredBytes {
     }
 }
 
-/// Returns a lower bound of a piece's text in bytes, or `None` if the piece cannot be deferred.
+/// Returns a lower bound of a piece's text in bytes, from its first ESC on. Returns `None` if the piece cannot be
+/// deferred.
+///
+/// Of the bytes from `@` to `~`, a sequence other than a control string takes at most two: the one after ESC and its
+/// last. One that begins with a byte that is not ASCII takes one. All others are text.
 fn min_text_len(bytes: &[u8]) -> Option<usize> {
     if !DeferredBytes::may_defer(bytes) {
         return None;
     }
-    // The half of a piece with much text says enough.
-    let half = &bytes[bytes.len() / 2..];
-    count_text(half).filter(|text| *text > half.len() / 8 * 5).or_else(|| count_text(bytes))
-}
-
-/// Returns a lower bound of the text in some bytes, from their first ESC on. Returns `None` if they have no ESC, or if a
-/// control string begins in them.
-///
-/// Of the bytes from `@` to `~`, a sequence other than a control string takes at most two: the one after ESC and its
-/// last. One that begins with a byte that is not ASCII takes one. All others are text.
-fn count_text(bytes: &[u8]) -> Option<usize> {
     let bytes = &bytes[memchr(ESC, bytes)?..];
     let (mut letters, mut consumed, mut may_begin_string) = (0, 0, false);
     // What does not fill a block is left out, and so is less text than there is.
