@@ -9,7 +9,6 @@ mod peers;
 mod process;
 mod report;
 
-use std::io::IsTerminal as _;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -17,10 +16,10 @@ use anyhow::{Context as _, anyhow};
 use clap::Args;
 
 use crate::agent::wait_for_signal;
-use bowline_client::common::console::print;
+use bowline_client::common::console::{OutputStyle, print};
 use bowline_client::environment::UserDirs;
 use bowline_client::error::CliError;
-use report::{DoctorReport, ReportStyle};
+use report::DoctorReport;
 
 /// What is asked for.
 #[derive(Args, Debug)]
@@ -102,13 +101,10 @@ pub(crate) async fn run(arguments: DoctorArguments) -> Result<(), CliError> {
     } else if !is_short {
         report.add(capabilities::troubleshooting());
     }
-    let out = std::io::stdout();
     let text = if arguments.json {
         report.to_json()
     } else {
-        let is_coloured =
-            out.is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
-        let style = if is_coloured { ReportStyle::Coloured } else { ReportStyle::Plain };
+        let style = OutputStyle::for_stdout();
         // Broken findings come first, and include their own advice.
         let next = if report.broken_count() == 0 { peers.next_steps() } else { Vec::new() };
         if is_short { report.to_short_text(style, &next) } else { report.to_full_text(style) }

@@ -150,10 +150,10 @@ impl AuditedOperation {
     }
 
     /// Submits the outcome to the log. The answer may be sent only once it is recorded.
-    pub(crate) fn submit(&mut self, decision: AuditDecision) -> PendingAuditEntry {
+    pub(crate) fn submit(mut self, decision: AuditDecision) -> PendingAuditEntry {
         self.set_decision(decision);
-        let pending = self.session.host.approvals.submit(self.entry.clone());
-        PendingAuditEntry { pending, session: self.session.clone() }
+        let pending = self.session.host.approvals.submit(self.entry);
+        PendingAuditEntry { pending, session: self.session }
     }
 
     fn set_decision(&mut self, decision: AuditDecision) {

@@ -153,7 +153,16 @@ pub(crate) fn read_text(file: &File, cap: u64) -> Result<FileText, ReadError> {
 }
 
 /// Reads a whole file as text if that does not wait: its bytes are cached, and no program is writing it.
-pub(crate) fn try_read_text(file: &File, cap: u64) -> Option<FileText> {
+pub(crate) fn try_read_text(file: File, cap: u64) -> Option<FileText> {
+    let (bytes, stat) = try_read_bytes(&file, cap)?;
+    drop(file);
+    let has_nul = memchr::memchr(0, &bytes).is_some();
+    let decoded = text::decode_scanned(bytes, has_nul).ok()?;
+    Some(FileText { text: Arc::new(decoded.text), version: file_version(&stat) })
+}
+
+/// Reads a whole file like [`try_read_text`]. The file may be under a lease then, and has to be closed.
+fn try_read_bytes(file: &File, cap: u64) -> Option<(Vec<u8>, Stat)> {
     let lease = match Lease::try_shared(file.as_fd()) {
         Err(LeaseError::Contended) => return None,
         lease => lease.ok(),
@@ -169,11 +178,11 @@ pub(crate) fn try_read_text(file: &File, cap: u64) -> Option<FileText> {
     if read != size || !(lease.is_some() || is_unchanged()) {
         return None;
     }
-    drop(lease);
+    if let Some(lease) = lease {
+        lease.release_on_close();
+    }
     bytes.truncate(size);
-    let has_nul = memchr::memchr(0, &bytes).is_some();
-    let decoded = text::decode_scanned(bytes, has_nul).ok()?;
-    Some(FileText { text: Arc::new(decoded.text), version: file_version(&stat) })
+    Some((bytes, stat))
 }
 
 /// The line indexes of files that are read in windows.

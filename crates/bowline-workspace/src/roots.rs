@@ -482,7 +482,10 @@ impl Roots {
             pointed.or_else(changes)
         };
         let in_repository = || (access == Access::Write).then(in_repository).flatten();
-        let protection = by_text.or_else(|| by_name.protection()).or_else(in_repository);
+        // The same name is not classified twice.
+        let by_canonical_name =
+            || if canonical.as_str() == path.as_str() { None } else { by_name.protection() };
+        let protection = by_text.or_else(by_canonical_name).or_else(in_repository);
         Ok(AdmittedPath { requested: asked(), access, canonical, root, target: found, protection })
     }
 

@@ -52,6 +52,8 @@ const PURE_MAY_USE: &[&str] = &[
     "chardetng",
     "encoding_rs",
     "globset",
+    // Only its parser of dates is used: it takes a text and reads no clock.
+    "httpdate",
     "indexmap",
     "memchr",
     "serde",

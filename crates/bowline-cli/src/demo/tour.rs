@@ -2,12 +2,11 @@
 
 use std::cell::RefCell;
 use std::fmt::Display;
-use std::io::IsTerminal as _;
 
 use anyhow::anyhow;
 use bowline_text::display;
 
-use bowline_client::common::console;
+use bowline_client::common::console::{self, OutputStyle, TextStyle};
 use bowline_client::error::CliError;
 
 /// The maximum size of a message that is shown, in lines and bytes.
@@ -17,7 +16,7 @@ const MAX_MESSAGE: (usize, usize) = (200, 32 << 10);
 pub(super) struct Tour {
     checks: usize,
     failed: usize,
-    is_coloured: bool,
+    style: OutputStyle,
     // Why a line could not be printed.
     print_error: RefCell<Option<CliError>>,
 }
@@ -25,9 +24,7 @@ pub(super) struct Tour {
 impl Tour {
     /// Starts the output on stdout, coloured if it is a terminal and the user has not disabled colours.
     pub(super) fn new() -> Self {
-        let allows_color = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
-        let is_coloured = allows_color && std::io::stdout().is_terminal();
-        Self { checks: 0, failed: 0, is_coloured, print_error: RefCell::default() }
+        Self { checks: 0, failed: 0, style: OutputStyle::for_stdout(), print_error: RefCell::default() }
     }
 
     /// Prints the heading of a section.
@@ -35,7 +32,7 @@ impl Tour {
         if self.checks > 0 {
             self.print("");
         }
-        self.print(&self.paint(title, "1"));
+        self.print(&self.style.paint(TextStyle::Heading, title));
     }
 
     /// Prints a participant's message, or the content of something.
@@ -43,12 +40,12 @@ impl Tour {
         let (lines, bytes) = MAX_MESSAGE;
         for line in display::escape_block(text, lines, bytes).text.lines() {
             let line = match line.trim_start().as_bytes().first() {
-                Some(b'+') => self.paint(line, "32"),
-                Some(b'-') => self.paint(line, "31"),
-                Some(b'!') => self.paint(line, "33"),
+                Some(b'+') => self.style.paint(TextStyle::Good, line),
+                Some(b'-') => self.style.paint(TextStyle::Bad, line),
+                Some(b'!') => self.style.paint(TextStyle::Warning, line),
                 _ => line.to_owned(),
             };
-            let speaker = self.paint(&format!("{speaker:>6} │"), "2");
+            let speaker = self.style.paint(TextStyle::Faint, &format!("{speaker:>6} │"));
             self.print(format!("  {speaker} {line}").trim_end());
         }
     }
@@ -57,10 +54,10 @@ impl Tour {
     pub(super) fn check<T: Display>(&mut self, description: &str, passed: bool, actual: impl FnOnce() -> T) {
         self.checks += 1;
         if passed {
-            self.print(&format!("  {} {description}", self.paint("✓", "32")));
+            self.print(&format!("  {} {description}", self.style.paint(TextStyle::Good, "✓")));
         } else {
             self.failed += 1;
-            self.print(&format!("  {} {description}", self.paint("✗", "31")));
+            self.print(&format!("  {} {description}", self.style.paint(TextStyle::Bad, "✗")));
             self.print_message("but", &actual().to_string());
         }
     }
@@ -73,16 +70,18 @@ impl Tour {
         if self.failed > 0 {
             return Err(anyhow!("{} of {} checks failed", self.failed, self.checks).into());
         }
-        self.print(&format!("\n{}", self.paint(&format!("All {} checks hold.", self.checks), "1;32")));
+        self.print(&format!(
+            "\n{}",
+            self.style.paint(TextStyle::Good, &format!("All {} checks hold.", self.checks))
+        ));
         self.print("\nTry it on a project of yours:");
         for (command, description) in NEXT_STEPS {
-            self.print(&format!("  {} {description}", self.paint(&format!("{command:<34}"), "1")));
+            self.print(&format!(
+                "  {} {description}",
+                self.style.paint(TextStyle::Heading, &format!("{command:<34}"))
+            ));
         }
         self.print_error.into_inner().map_or(Ok(()), Err)
-    }
-
-    fn paint(&self, text: &str, colour: &str) -> String {
-        if self.is_coloured { format!("\u{1b}[{colour}m{text}\u{1b}[0m") } else { text.to_owned() }
     }
 
     /// Prints a line. If stdout is closed, the checks still count.

@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use bowline_client::common::console::{OutputStyle, TextStyle};
 use bowline_text::display;
 use serde_json::{Value, json};
 
@@ -43,12 +44,12 @@ impl FindingSeverity {
         }
     }
 
-    fn colour(self) -> &'static str {
+    fn text_style(self) -> TextStyle {
         match self {
-            Self::Ok => "32",
-            Self::Info => "2",
-            Self::Warning => "33",
-            Self::Broken => "31",
+            Self::Ok => TextStyle::Good,
+            Self::Info => TextStyle::Faint,
+            Self::Warning => TextStyle::Warning,
+            Self::Broken => TextStyle::Bad,
         }
     }
 }
@@ -75,24 +76,6 @@ pub(super) struct ReportSection {
 #[derive(Debug, Default)]
 pub(super) struct DoctorReport {
     sections: Vec<ReportSection>,
-}
-
-/// The style of the text output.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum ReportStyle {
-    /// With colours.
-    Coloured,
-    /// Without colours.
-    Plain,
-}
-
-impl ReportStyle {
-    fn paint(self, text: &str, colour: &str) -> String {
-        match self {
-            Self::Coloured => format!("\u{1b}[{colour}m{text}\u{1b}[0m"),
-            Self::Plain => text.to_owned(),
-        }
-    }
 }
 
 impl ReportSection {
@@ -184,8 +167,7 @@ impl DoctorReport {
     }
 
     /// Returns a short report for people: a line per section, the problems, and the next steps.
-    pub(super) fn to_short_text(&self, style: ReportStyle, next: &[(String, String)]) -> String {
-        let paint = |text: &str, colour: &str| style.paint(text, colour);
+    pub(super) fn to_short_text(&self, style: OutputStyle, next: &[(String, String)]) -> String {
         let mut out = String::new();
         // Writing to a string cannot fail.
         let mut line = |text: String| writeln!(out, "{text}").unwrap_or_default();
@@ -203,11 +185,14 @@ impl DoctorReport {
                 .unwrap_or(FindingSeverity::Info);
             let summary =
                 summary.map(|summary| display::escape_line(summary, MAX_SUMMARY)).unwrap_or_default();
-            let mark = paint(worst.mark(), worst.colour());
+            let mark = style.paint(worst.text_style(), worst.mark());
             line(
-                format!("{mark} {} {summary}", paint(&format!("{}:", section.title), "1"))
-                    .trim_end()
-                    .to_owned(),
+                format!(
+                    "{mark} {} {summary}",
+                    style.paint(TextStyle::Heading, &format!("{}:", section.title))
+                )
+                .trim_end()
+                .to_owned(),
             );
             for finding in section.findings.iter().filter(is_problem) {
                 line(format!("    {}", display::escape_line(&finding.text, MAX_LINE)));
@@ -221,7 +206,7 @@ impl DoctorReport {
             }
         }
         line(String::new());
-        line(paint("Next:", "1"));
+        line(style.paint(TextStyle::Heading, "Next:"));
         let doctor_all = ("bowline doctor --all".to_owned(), "all that was looked at".to_owned());
         let next = || next.iter().chain([&doctor_all]);
         let width = next().map(|(command, _)| command.chars().count()).max().unwrap_or_default();
@@ -232,8 +217,7 @@ impl DoctorReport {
     }
 
     /// Returns the full report for people.
-    pub(super) fn to_full_text(&self, style: ReportStyle) -> String {
-        let paint = |text: &str, colour: &str| style.paint(text, colour);
+    pub(super) fn to_full_text(&self, style: OutputStyle) -> String {
         let mut out = String::new();
         // Writing to a string cannot fail.
         let mut line = |text: String| writeln!(out, "{text}").unwrap_or_default();
@@ -241,9 +225,9 @@ impl DoctorReport {
             if number > 0 {
                 line(String::new());
             }
-            line(paint(section.title, "1"));
+            line(style.paint(TextStyle::Heading, section.title));
             for finding in &section.findings {
-                let mark = paint(finding.severity.mark(), finding.severity.colour());
+                let mark = style.paint(finding.severity.text_style(), finding.severity.mark());
                 line(format!("  {mark} {}", display::escape_line(&finding.text, MAX_LINE)));
                 for detail in &finding.details {
                     line(format!("      {}", display::escape_line(detail, MAX_LINE)));
@@ -320,7 +304,7 @@ mod tests {
 
             Another
         "#]]
-        .assert_eq(&report().to_full_text(ReportStyle::Plain));
+        .assert_eq(&report().to_full_text(OutputStyle::PLAIN));
         expect![[r#"
             ␛[1mA subject␛[0m
               ␛[32m✓␛[0m fine
@@ -334,7 +318,11 @@ mod tests {
 
             ␛[1mAnother␛[0m
         "#]]
-        .assert_eq(&report().to_full_text(ReportStyle::Coloured).replace('\u{1b}', "␛"));
+        .assert_eq(
+            &report()
+                .to_full_text(OutputStyle { is_terminal: true, has_colour: true })
+                .replace('\u{1b}', "␛"),
+        );
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use anstyle::{AnsiColor, Effects, Style};
+use bowline_client::common::console::OutputStyle;
 use bowline_text::diff::{DiffContent, DiffSide, FileDiff, format_unified_diff};
 use bowline_text::display;
 
@@ -21,9 +22,7 @@ pub(super) enum AnsiStyler {
 impl AnsiStyler {
     /// Returns the styler for a stream.
     pub(super) fn for_stream(is_terminal: bool) -> Self {
-        let no_color = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
-        let is_dumb = std::env::var_os("TERM").is_some_and(|value| value == "dumb");
-        if is_terminal && !no_color && !is_dumb { Self::Colours } else { Self::Plain }
+        if OutputStyle::for_stream(is_terminal).has_colour { Self::Colours } else { Self::Plain }
     }
 
     fn styled(self, style: impl Into<Style>, text: &str) -> String {

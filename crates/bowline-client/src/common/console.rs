@@ -2,6 +2,7 @@
 
 use std::io::{self, ErrorKind, IsTerminal as _, Write};
 
+use anstyle::{AnsiColor, Effects, Style};
 use bowline_text::display;
 
 use crate::error::CliError;
@@ -31,6 +32,21 @@ pub enum TextStyle {
     Bad,
     /// Something that needs attention.
     Highlight,
+    /// A problem that stops nothing.
+    Warning,
+}
+
+impl From<TextStyle> for Style {
+    fn from(style: TextStyle) -> Self {
+        match style {
+            TextStyle::Heading => Effects::BOLD.into(),
+            TextStyle::Faint => Effects::DIMMED.into(),
+            TextStyle::Good => AnsiColor::Green.on_default(),
+            TextStyle::Bad => AnsiColor::Red.on_default(),
+            TextStyle::Highlight => AnsiColor::Cyan.on_default(),
+            TextStyle::Warning => AnsiColor::Yellow.on_default(),
+        }
+    }
 }
 
 impl OutputStyle {
@@ -39,7 +55,11 @@ impl OutputStyle {
 
     /// Returns the style of stdout.
     pub fn for_stdout() -> Self {
-        let is_terminal = io::stdout().is_terminal();
+        Self::for_stream(io::stdout().is_terminal())
+    }
+
+    /// Returns the style of a stream. Only a terminal gets colours, unless it has none or the user wants none.
+    pub fn for_stream(is_terminal: bool) -> Self {
         let is_dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
         let no_color = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
         Self { is_terminal, has_colour: is_terminal && !is_dumb && !no_color }
@@ -50,14 +70,8 @@ impl OutputStyle {
         if !self.has_colour || text.is_empty() {
             return text.to_owned();
         }
-        let code = match style {
-            TextStyle::Heading => "1",
-            TextStyle::Faint => "2",
-            TextStyle::Good => "32",
-            TextStyle::Bad => "31",
-            TextStyle::Highlight => "36",
-        };
-        format!("\u{1b}[{code}m{text}\u{1b}[0m")
+        let style = Style::from(style);
+        format!("{style}{text}{style:#}")
     }
 }
 

@@ -127,7 +127,7 @@ pub(crate) async fn read_text(
         match ruling {
             Ok(ruling) if ruling.effect == Effect::Allow => {
                 audited.entry_mut().decided_by = OperationApproval::from_ruling(&ruling).decision_source();
-                finish_read(&mut audited, &admitted, window).map(RuledAttempt::Done)
+                finish_read(audited, &admitted, window).map(RuledAttempt::Done)
             }
             // Denials and policy errors are handled in one place, below.
             _ => Ok(RuledAttempt::NeedsApproval(Box::new((audited, admitted)))),
@@ -163,7 +163,7 @@ pub(crate) async fn read_text(
             let readmitted = audited.session.files.admit(admitted.requested_path(), Access::Read);
             match readmitted {
                 Ok(readmitted) if is_same_file(&readmitted, &admitted) => {
-                    finish_read(&mut audited, &readmitted, window)
+                    finish_read(audited, &readmitted, window)
                 }
                 Ok(_) => {
                     let path = quote(admitted.requested_path());
@@ -211,7 +211,7 @@ pub(super) fn is_same_file(a: &AdmittedPath, b: &AdmittedPath) -> bool {
 
 /// Reads a file. The text may be sent once the entry is recorded.
 fn finish_read(
-    audited: &mut AuditedOperation,
+    mut audited: AuditedOperation,
     admitted: &AdmittedPath,
     window: LineWindow,
 ) -> Result<(ReadText, PendingAuditEntry), RpcError> {

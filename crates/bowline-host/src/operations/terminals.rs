@@ -4,13 +4,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Instant;
 
-use bowline_access::approvals::ApprovalRequest;
+use bowline_access::approvals::{ApprovalRequest, OperationApproval};
 use bowline_history::changes::ChangeOrigin;
 use bowline_policy::audit::{AuditAction, AuditDecision, AuditEntry, AuditSubject};
 use bowline_policy::claims::find_call_for_operation;
 use bowline_policy::grants::ResolvedOperation;
 use bowline_policy::operation::{CommandSpec, Operation, OperationKind, OperationTarget};
-use bowline_policy::policy::{EnvironmentRisk, assess_variable, canonical_invocation_in};
+use bowline_policy::policy::{Effect, EnvironmentRisk, assess_variable, canonical_invocation_in};
 use bowline_policy::question::{QuestionItem, QuestionTrigger};
 use bowline_protocol::rpc_error::RpcError;
 use bowline_protocol::schema::v1::{
@@ -23,6 +23,7 @@ use bowline_text::display;
 use bowline_text::display::quote;
 use bowline_wire::ClientContext;
 use bowline_workspace::terminals::CommandRequest;
+use bowline_workspace::workspace::WorkingDirectory;
 
 use super::{
     AuditedOperation, OperationContext, authorize_operation, run_blocking, scan_before_command, scan_changes,
@@ -61,42 +62,57 @@ pub(crate) async fn start(
     let OperationContext { agent, call, cancel, .. } = context;
     let mut audited = AuditedOperation::new(session.clone(), AuditAction::TerminalCreate, call.clone())
         .with_subject(AuditSubject::Text(display::escape_line(&request.command, 4096)));
-    let owned_session = session.clone();
-    let prepared = run_blocking(move || owned_session.terminals.prepare(request)).await?;
-    let prepared = match prepared {
-        Ok(prepared) => prepared,
-        Err(error) => return run_blocking(move || Err(audited.record_failure(error.into()))).await?,
-    };
-    let command = prepared.command();
-    let operation =
-        Operation { kind: OperationKind::Execute, target: OperationTarget::Command(command.clone()) };
-    audited.entry_mut().subject = AuditSubject::from(&operation.target);
-    let request = ApprovalRequest {
-        holder: audited.holder(),
-        call,
-        agent,
-        trigger: QuestionTrigger::UnrequestedOperation,
-        title: format!("run {}", bowline_protocol::terminal::format_typed_command(&command.invocation)),
-        items: vec![QuestionItem::new(operation)],
-        warnings: Vec::new(),
-        agent_options: Vec::new(),
-        resolved_operations: vec![resolve_run(&command)],
-    };
-    let approval = authorize_operation(&mut audited, &request, &cancel).await;
-    let (mut audited, prepared) = run_blocking(move || {
-        let outcome = approval.and_then(|_| audited.check_active());
-        // The approval covers that directory at its path.
-        let is_current = || audited.session.files.is_current_directory(&prepared.directory);
-        let moved = || RpcError::InvalidParams {
-            reason: format!("{} is another directory by now: ask again", quote(&prepared.directory.path)),
+    let owned_cancel = cancel.clone();
+    // If the rules alone decide, the command is prepared, evaluated and recorded in one blocking call.
+    let (audited, prepared, operation) = run_blocking(move || {
+        let prepared = match audited.session.terminals.prepare(request) {
+            Ok(prepared) => prepared,
+            Err(error) => return Err(audited.record_failure(error.into())),
         };
-        if let Err(failure) = outcome.and_then(|()| if is_current() { Ok(()) } else { Err(moved()) }) {
-            return Err(audited.record_failure(failure));
+        let target = OperationTarget::Command(prepared.command());
+        audited.entry_mut().subject = AuditSubject::from(&target);
+        let operation = Operation { kind: OperationKind::Execute, target };
+        match audited.session.host.approvals.judge(&audited.holder(), &operation) {
+            Ok(ruling) if ruling.effect == Effect::Allow && !owned_cancel.is_fired() => {
+                audited.entry_mut().decided_by = OperationApproval::from_ruling(&ruling).decision_source();
+                record_start(&mut audited, &prepared.directory)?;
+                Ok((audited, prepared, None))
+            }
+            // Denials and policy errors are handled in one place, below.
+            _ => Ok((audited, prepared, Some(operation))),
         }
-        audited.record(AuditDecision::Allowed)?;
-        Ok((audited, prepared))
     })
     .await??;
+    let command = prepared.command();
+    let (mut audited, prepared) = match operation {
+        None => (audited, prepared),
+        Some(operation) => {
+            let mut audited = audited;
+            let request = ApprovalRequest {
+                holder: audited.holder(),
+                call,
+                agent,
+                trigger: QuestionTrigger::UnrequestedOperation,
+                title: format!(
+                    "run {}",
+                    bowline_protocol::terminal::format_typed_command(&command.invocation)
+                ),
+                items: vec![QuestionItem::new(operation)],
+                warnings: Vec::new(),
+                agent_options: Vec::new(),
+                resolved_operations: vec![resolve_run(&command)],
+            };
+            let approval = authorize_operation(&mut audited, &request, &cancel).await;
+            run_blocking(move || match approval {
+                Ok(_) => {
+                    record_start(&mut audited, &prepared.directory)?;
+                    Ok((audited, prepared))
+                }
+                Err(failure) => Err(audited.record_failure(failure)),
+            })
+            .await??
+        }
+    };
     scan_before_command(&session.host).await;
     let running = UnscannedCommandGuard::new(&session);
     match session.terminals.start(prepared).await {
@@ -127,6 +143,19 @@ pub(crate) async fn start(
             Ok(id)
         }
         Err(error) => run_blocking(move || Err(audited.record_failure(error.into()))).await?,
+    }
+}
+
+/// Records that an approved command starts, unless its turn has ended or its directory has moved meanwhile.
+fn record_start(audited: &mut AuditedOperation, directory: &WorkingDirectory) -> Result<(), RpcError> {
+    // The approval covers that directory at its path.
+    let is_current = || audited.session.files.is_current_directory(directory);
+    let moved = || RpcError::InvalidParams {
+        reason: format!("{} is another directory by now: ask again", quote(&directory.path)),
+    };
+    match audited.check_active().and_then(|()| if is_current() { Ok(()) } else { Err(moved()) }) {
+        Ok(()) => audited.record(AuditDecision::Allowed),
+        Err(failure) => Err(audited.record_failure(failure)),
     }
 }
 
@@ -208,13 +237,11 @@ impl CommandCompletion {
         (entry.at, entry.action, entry.decision) = (now(), AuditAction::TerminalExit, AuditDecision::Allowed);
         entry.exit = Some(exit.to_string());
         entry.latency_us = Some(u64::try_from(self.started.elapsed().as_micros()).unwrap_or(u64::MAX));
-        let log = shared.clone();
-        let recorded = run_blocking(move || log.approvals.record(&entry)).await;
+        let recorded = shared.approvals.submit(entry).wait().await;
         let failed = match (&observed, recorded) {
             (Err(error), _) => Some(error.to_string()),
             (_, Err(error)) => Some(error.to_string()),
-            (_, Ok(Err(error))) => Some(error.to_string()),
-            (Ok(_), Ok(Ok(()))) => None,
+            (Ok(_), Ok(_)) => None,
         };
         if let Some(text) = failed {
             shared.front_end.show(HostEvent::Notice { text: &text });
@@ -289,9 +316,8 @@ async fn record_outcome(
 ) -> Result<(), RpcError> {
     let mut audited =
         AuditedOperation::new(session, action, None).with_subject(AuditSubject::Text(id.0.to_string()));
-    run_blocking(move || match outcome {
-        Ok(()) => audited.record(AuditDecision::Allowed),
-        Err(failure) => Err(audited.record_failure(failure)),
-    })
-    .await?
+    match outcome {
+        Ok(()) => audited.submit(AuditDecision::Allowed).wait().await,
+        Err(failure) => run_blocking(move || Err(audited.record_failure(failure))).await?,
+    }
 }

@@ -80,10 +80,7 @@ impl Roots {
             _ => return Ok(Err(SpecialFile::Other)),
         }
         let system = |why: Errno| AdmitError::System { path: admitted.requested.clone(), why: why.into() };
-        let anew = rustix::io::retry_on_intr(|| {
-            rustix::fs::open(kernel::proc_fd_path(found.handle.as_fd()), READ_FLAGS, Mode::empty())
-        });
-        let file = match anew {
+        let file = match kernel::reopen(found.handle.as_fd(), READ_FLAGS) {
             // Without `/proc` the file is opened by its path, which must lead to the same file.
             Err(Errno::NOENT) => {
                 let file = self.open_canonical(admitted, READ_FLAGS).map_err(system)?;

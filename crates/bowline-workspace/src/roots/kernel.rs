@@ -1,10 +1,12 @@
 //! Resolution by the kernel: `openat2` beneath a root, without magic links.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::OnceLock;
 
 use bowline_policy::paths::LexicalPath;
-use rustix::fs::{AtFlags, CWD, Mode, OFlags, ResolveFlags, Stat};
+use rustix::fs::{AtFlags, Mode, OFlags, ResolveFlags, Stat};
 use rustix::io::Errno;
+use rustix::path::DecInt;
 
 use super::{FileHandle, OpenRoot, ResolveError, ResolveOutcome};
 
@@ -129,14 +131,30 @@ pub(crate) fn is_system_file_system(handle: BorrowedFd<'_>) -> bool {
 
 /// Returns the current path of a handle.
 pub(super) fn handle_path(handle: &OwnedFd) -> Option<String> {
-    let link = rustix::fs::readlinkat(CWD, proc_fd_path(handle.as_fd()), Vec::new()).ok()?;
+    let link = rustix::fs::readlinkat(descriptors().ok()?, DecInt::from_fd(handle), Vec::new()).ok()?;
     link.into_string().ok()
 }
 
-/// Returns the path under which a handle can be reopened.
-pub(super) fn proc_fd_path(handle: BorrowedFd<'_>) -> String {
-    use std::os::fd::AsRawFd;
-    format!("/proc/self/fd/{}", handle.as_raw_fd())
+/// Opens the file of a handle.
+///
+/// # Errors
+/// Returns [`Errno::NOENT`] without `/proc`, or the system's error.
+pub(super) fn reopen(handle: BorrowedFd<'_>, flags: OFlags) -> Result<OwnedFd, Errno> {
+    let directory = descriptors()?;
+    rustix::io::retry_on_intr(|| rustix::fs::openat(directory, DecInt::from_fd(handle), flags, Mode::empty()))
+}
+
+/// Returns the directory of this process's descriptors in `/proc`. It is held open because the kernel looks up the way
+/// through `/proc/self` anew each time, which takes longer than reading a small file.
+fn descriptors() -> Result<&'static OwnedFd, Errno> {
+    static DESCRIPTORS: OnceLock<OwnedFd> = OnceLock::new();
+    match DESCRIPTORS.get() {
+        Some(directory) => Ok(directory),
+        None => {
+            let directory = open_directory("/proc/self/fd")?;
+            Ok(DESCRIPTORS.get_or_init(|| directory))
+        }
+    }
 }
 
 /// Returns whether both belong to the same file.

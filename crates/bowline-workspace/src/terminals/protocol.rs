@@ -155,30 +155,44 @@ pub(super) enum SupervisorRequest {
 pub(super) struct RequestReader {
     channel: UnixStream,
     buffer: Vec<u8>,
+    // The number of bytes at the beginning of the buffer that have no line end.
+    searched: usize,
     descriptors: Vec<OwnedFd>,
 }
 
 impl RequestReader {
     pub(super) fn new(channel: UnixStream) -> Self {
-        Self { channel, buffer: Vec::new(), descriptors: Vec::new() }
+        Self { channel, buffer: Vec::new(), searched: 0, descriptors: Vec::new() }
+    }
+
+    /// Returns the socket, which has to be waited for before [`receive`](Self::receive) if that must not block.
+    pub(super) fn channel(&self) -> &UnixStream {
+        &self.channel
     }
 
     /// Waits for the next request. Returns `None` when the host is gone.
     pub(super) fn next(&mut self) -> io::Result<Option<SupervisorRequest>> {
-        let mut searched = 0;
-        let end = loop {
-            if let Some(end) = memchr::memchr(b'\n', &self.buffer[searched..]) {
-                break searched + end + 1;
-            }
-            searched = self.buffer.len();
-            if searched > MAX_LINE_BYTES {
-                return Err(io::Error::other("the order is too long"));
+        loop {
+            if let Some(request) = self.take_request()? {
+                return Ok(Some(request));
             }
             if !self.receive()? {
                 return Ok(None);
             }
+        }
+    }
+
+    /// Returns the next request that has been received, if any.
+    pub(super) fn take_request(&mut self) -> io::Result<Option<SupervisorRequest>> {
+        let Some(end) = memchr::memchr(b'\n', &self.buffer[self.searched..]) else {
+            self.searched = self.buffer.len();
+            if self.searched > MAX_LINE_BYTES {
+                return Err(io::Error::other("the order is too long"));
+            }
+            return Ok(None);
         };
-        let rest = self.buffer.split_off(end);
+        let rest = self.buffer.split_off(self.searched + end + 1);
+        self.searched = 0;
         let line = std::mem::replace(&mut self.buffer, rest);
         if line == KEEP_MESSAGE.as_bytes() {
             return Ok(Some(SupervisorRequest::Keep));
@@ -195,7 +209,7 @@ impl RequestReader {
     }
 
     /// Receives more bytes. Returns `false` at the end.
-    fn receive(&mut self) -> io::Result<bool> {
+    pub(super) fn receive(&mut self) -> io::Result<bool> {
         let mut bytes = [0; 16 * 1024];
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_DESCRIPTORS))];
         let mut ancillary = RecvAncillaryBuffer::new(&mut space);

@@ -23,13 +23,11 @@ use std::ffi::OsString;
 use std::fs;
 use std::io::{self, Read as _, Write as _};
 use std::os::fd::AsFd as _;
-use std::os::unix::fs::DirBuilderExt as _;
+use std::os::unix::fs::{DirBuilderExt as _, FileExt as _};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
-use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::fs::{Access, access};
@@ -47,10 +45,12 @@ use super::protocol::{
 };
 
 mod confine;
+mod event_source;
 mod keeper;
 mod pty;
 
 pub use confine::ConfinementSupport;
+use event_source::{Event, EventSource};
 
 // The interval of limit checks: it doubles after each check, unless the command approaches a limit.
 const FIRST_CHECK_INTERVAL: Duration = Duration::from_millis(50);
@@ -58,6 +58,9 @@ const MAX_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 // How long a pseudo-terminal is drained after the command has exited while other processes keep it open.
 const PTY_TAIL_TIMEOUT: Duration = Duration::from_millis(100);
+
+// How long the end of a pseudo-terminal's output is waited for when no process of the command is left.
+const PTY_END_TIMEOUT: Duration = Duration::from_secs(5);
 
 // The pause before killed processes are listed again.
 const RETRY_PAUSE: Duration = Duration::from_millis(10);
@@ -74,21 +77,6 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         // A message would have no reader: the host sees the channel close.
         Err(_) => ExitCode::FAILURE,
     }
-}
-
-enum Event {
-    /// The host requests a command to run.
-    Run(Box<(CommandJob, CommandDescriptors)>),
-    /// The host requests the end of the command.
-    Kill,
-    /// The host or the keeper is gone.
-    Orphaned,
-    /// The command itself exited.
-    Exited(ProcessExit),
-    /// No process is left.
-    NoProcessLeft,
-    /// The output of the pseudo-terminal has been copied. It has to stay open until the end.
-    PtyEnded(pty::Pty),
 }
 
 fn supervise(arguments: Vec<OsString>) -> io::Result<()> {
@@ -115,23 +103,17 @@ fn supervise(arguments: Vec<OsString>) -> io::Result<()> {
 /// Runs commands, one after the other, until the host or the keeper is gone.
 fn serve_commands(
     mut control: UnixStream,
-    orders: RequestReader,
-    mut keeper: UnixStream,
+    requests: RequestReader,
+    keeper: UnixStream,
     first: Box<(CommandJob, CommandDescriptors)>,
 ) -> io::Result<()> {
-    let (events, received) = sync_channel(16);
-    let [its, other] = [events.clone(), events.clone()];
-    thread::spawn(move || forward_requests(orders, &its));
-    thread::spawn(move || {
-        // The channel carries no data; only its end matters.
-        io::copy(&mut keeper, &mut io::sink()).map_or_else(drop, drop);
-        send_event(&other, Event::Orphaned);
-    });
+    let mut events = EventSource::new(requests, keeper)?;
+    let oom_score = OomScore::open();
     let priority = getpriority_process(None)?;
     let mut next = first;
     loop {
         let (job, descriptors) = *next;
-        write_report(&mut control, &SupervisorReport::Accepted)?;
+        write_reports(&mut control, &[SupervisorReport::Accepted])?;
         // If both are killed, the keeper's Unix session identifies the processes left. A pseudo-terminal needs a
         // session of its own.
         match job.pty {
@@ -142,7 +124,7 @@ fn serve_commands(
         if let Some(scratch) = &job.scratch {
             fs::DirBuilder::new().mode(0o700).create(scratch)?;
         }
-        let is_alone = run_command(&job, descriptors, &mut control, &events, &received)?;
+        let is_alone = run_command(&job, descriptors, &mut control, &mut events, &oom_score)?;
         // Killing a command may have raised the priority, which the next command must not inherit.
         setpriority_process(None, priority).unwrap_or_default();
         if let Some(scratch) = &job.scratch {
@@ -152,11 +134,11 @@ fn serve_commands(
             return Ok(());
         }
         next = loop {
-            match received.recv() {
-                Ok(Event::Run(next)) => break next,
-                Ok(Event::Orphaned) | Err(_) => return Ok(()),
+            match events.next(None)? {
+                Event::Request(SupervisorRequest::Run(next)) => break next,
+                Event::Orphaned => return Ok(()),
                 // A request for a command that had already ended.
-                Ok(_) => {}
+                _ => {}
             }
         };
     }
@@ -168,52 +150,45 @@ fn run_command(
     job: &CommandJob,
     descriptors: CommandDescriptors,
     control: &mut UnixStream,
-    events: &SyncSender<Event>,
-    received: &Receiver<Event>,
+    events: &mut EventSource,
+    oom_score: &OomScore,
 ) -> io::Result<bool> {
-    let started = start_command(job, descriptors);
+    let started = start_command(job, descriptors, oom_score);
     // The supervisor should not keep the command's directory in use.
     chdir("/")?;
     let (command, pty) = match started {
         Ok(started) => started,
         Err(failed) => {
-            write_report(control, &SupervisorReport::Failed(failed))?;
+            write_reports(control, &[SupervisorReport::Failed(failed)])?;
             return Ok(false);
         }
     };
-    write_report(control, &SupervisorReport::Started(getpid().as_raw_pid()))?;
-    let copying = pty.is_some();
-    if let Some(mut pty) = pty {
-        let events = events.clone();
-        thread::spawn(move || {
-            pty.copy_output();
-            send_event(&events, Event::PtyEnded(pty));
-        });
+    write_reports(control, &[SupervisorReport::Started(getpid().as_raw_pid())])?;
+    if let Some(pty) = pty {
+        events.copy_pty(pty)?;
     }
-    let reaped = events.clone();
-    thread::spawn(move || reap_children(command, &reaped));
     let (limits, grace) = (job.limits, job.grace);
     let mut owner = CommandOwner {
+        command,
         control,
         limits,
         grace,
-        is_copying_pty: copying,
         pty: None,
         pending_exit: None,
         kill_at: None,
         is_orphaned: false,
     };
-    owner.run(received)?;
+    owner.run(events)?;
     Ok(owner.is_orphaned)
 }
 
 /// Owns a running command until none of its processes is left.
 struct CommandOwner<'a> {
+    command: Pid,
     control: &'a mut UnixStream,
     limits: ResourceLimits,
     grace: Duration,
-    // Whether the pseudo-terminal may still hold output.
-    is_copying_pty: bool,
+    // Held open once its output has been copied.
     pty: Option<pty::Pty>,
     // The exit of the command, and the deadline for reporting it.
     pending_exit: Option<(ProcessExit, Instant)>,
@@ -224,31 +199,29 @@ struct CommandOwner<'a> {
 }
 
 impl CommandOwner<'_> {
-    fn run(&mut self, events: &Receiver<Event>) -> io::Result<()> {
+    fn run(&mut self, events: &mut EventSource) -> io::Result<()> {
         let mut pause = FIRST_CHECK_INTERVAL;
         let mut look = Instant::now() + pause;
         loop {
             let wake = self.kill_at.unwrap_or(look).min(self.pending_exit.map_or(look, |(_, latest)| latest));
-            let event = events.recv_timeout(wake.saturating_duration_since(Instant::now()));
-            match event {
-                Ok(Event::Kill) => self.terminate(),
-                Ok(Event::Orphaned) => {
+            match events.next(Some(wake))? {
+                // A host sends no job before the report that the previous one is gone.
+                Event::Request(SupervisorRequest::Run(_)) => return Err(io::ErrorKind::InvalidData.into()),
+                Event::Request(SupervisorRequest::Kill | SupervisorRequest::Keep) => self.terminate(),
+                Event::Orphaned => {
                     self.is_orphaned = true;
                     self.terminate();
                 }
-                // A host sends no job before the report that the previous one is gone.
-                Ok(Event::Run(_)) => return Err(io::ErrorKind::InvalidData.into()),
-                Ok(Event::Exited(ended)) => {
-                    self.pending_exit = Some((ended, Instant::now() + PTY_TAIL_TIMEOUT))
-                }
-                Ok(Event::PtyEnded(pty)) => (self.is_copying_pty, self.pty) = (false, Some(pty)),
-                Ok(Event::NoProcessLeft) => break,
-                Err(RecvTimeoutError::Timeout) => {}
-                Err(RecvTimeoutError::Disconnected) => return Err(io::ErrorKind::BrokenPipe.into()),
+                Event::PtyEnded(pty) => self.pty = pty,
+                Event::ChildExited | Event::Timeout => {}
+            }
+            if self.reap_children() {
+                break;
             }
             let now = Instant::now();
-            if self.pending_exit.is_some_and(|(_, latest)| !self.is_copying_pty || now >= latest) {
-                self.report_exit();
+            if self.pending_exit.is_some_and(|(_, latest)| !events.is_copying_pty() || now >= latest) {
+                let exit = self.take_exit();
+                self.send_reports(exit.as_slice());
             }
             if self.kill_at.is_some_and(|end| now >= end) {
                 kill_all();
@@ -264,23 +237,40 @@ impl CommandOwner<'_> {
             }
         }
         // When no process holds it open any more, the pseudo-terminal ends by itself.
-        while self.is_copying_pty {
-            match events.recv_timeout(Duration::from_secs(5)) {
-                Ok(Event::PtyEnded(pty)) => (self.is_copying_pty, self.pty) = (false, Some(pty)),
-                Ok(Event::Orphaned) => self.is_orphaned = true,
-                Ok(_) => {}
-                Err(_) => self.is_copying_pty = false,
+        let latest = Instant::now() + PTY_END_TIMEOUT;
+        while events.is_copying_pty() {
+            match events.next(Some(latest))? {
+                Event::PtyEnded(pty) => self.pty = pty,
+                Event::Orphaned => self.is_orphaned = true,
+                Event::Timeout => break,
+                Event::Request(_) | Event::ChildExited => {}
             }
         }
-        self.report_exit();
-        self.send_report(&SupervisorReport::Gone);
+        let exit = self.take_exit();
+        self.send_reports(exit.into_iter().chain([SupervisorReport::Gone]).collect::<Vec<_>>().as_slice());
         Ok(())
     }
 
-    fn report_exit(&mut self) {
-        if let Some((ended, _)) = self.pending_exit.take() {
-            self.send_report(&SupervisorReport::Exited(ended));
+    /// Reaps every descendant that has exited, and returns whether none is left: orphans become children, so without
+    /// children there are no descendants.
+    fn reap_children(&mut self) -> bool {
+        loop {
+            match wait(WaitOptions::NOHANG) {
+                Ok(Some((pid, status))) if pid == self.command => {
+                    let code = status.exit_status().map(ProcessExit::Code);
+                    let signal = || status.terminating_signal().map(ProcessExit::Signal);
+                    let exit = code.or_else(signal).unwrap_or(ProcessExit::Code(-1));
+                    self.pending_exit = Some((exit, Instant::now() + PTY_TAIL_TIMEOUT));
+                }
+                Ok(Some(_)) | Err(rustix::io::Errno::INTR) => {}
+                Ok(None) => return false,
+                Err(_) => return true,
+            }
         }
+    }
+
+    fn take_exit(&mut self) -> Option<SupervisorReport> {
+        self.pending_exit.take().map(|(exit, _)| SupervisorReport::Exited(exit))
     }
 
     /// Sends SIGTERM to all processes, and schedules their kill after the grace period.
@@ -319,14 +309,14 @@ impl CommandOwner<'_> {
         // A graceful end would give it time to take even more.
         kill_all();
         self.kill_at = Some(Instant::now());
-        self.send_report(&SupervisorReport::Exceeded(exceeded));
+        self.send_reports(&[SupervisorReport::Exceeded(exceeded)]);
         false
     }
 
-    /// Sends a report to the host. A host that is gone is detected by its channel.
-    fn send_report(&mut self, report: &SupervisorReport) {
+    /// Sends reports to the host. A host that is gone is detected by its channel.
+    fn send_reports(&mut self, reports: &[SupervisorReport]) {
         if !self.is_orphaned {
-            write_report(self.control, report).unwrap_or_default();
+            write_reports(self.control, reports).unwrap_or_default();
         }
     }
 }
@@ -339,40 +329,38 @@ fn kill_all() {
     process_tree::kill_processes(&process_tree::stop_descendants(getpid()), getpid());
 }
 
-fn write_report(control: &mut UnixStream, report: &SupervisorReport) -> io::Result<()> {
-    let mut line = serde_json::to_vec(report).map_err(io::Error::other)?;
-    line.push(b'\n');
-    control.write_all(&line)
-}
-
-/// Sends an event to the owner. The owner lives as long as the process, so a failed send does not matter.
-fn send_event(events: &SyncSender<Event>, event: Event) {
-    events.send(event).unwrap_or_default();
-}
-
-/// Reaps every descendant that exits. Without children there are no descendants, because orphans become children.
-fn reap_children(command: Pid, events: &SyncSender<Event>) {
-    loop {
-        match wait(WaitOptions::empty()) {
-            Ok(Some((pid, status))) if pid == command => {
-                let code = status.exit_status().map(ProcessExit::Code);
-                let signal = || status.terminating_signal().map(ProcessExit::Signal);
-                send_event(events, Event::Exited(code.or_else(signal).unwrap_or(ProcessExit::Code(-1))));
-            }
-            Ok(_) | Err(rustix::io::Errno::INTR) => {}
-            Err(_) => return send_event(events, Event::NoProcessLeft),
-        }
+/// Writes reports at once, so that the host is woken once.
+fn write_reports(control: &mut UnixStream, reports: &[SupervisorReport]) -> io::Result<()> {
+    let mut lines = Vec::new();
+    for report in reports {
+        serde_json::to_writer(&mut lines, report).map_err(io::Error::other)?;
+        lines.push(b'\n');
     }
+    control.write_all(&lines)
 }
 
-/// Forwards the host's requests until it is gone.
-fn forward_requests(mut orders: RequestReader, events: &SyncSender<Event>) {
-    loop {
-        match orders.next() {
-            Ok(Some(SupervisorRequest::Run(next))) => send_event(events, Event::Run(next)),
-            Ok(Some(SupervisorRequest::Kill | SupervisorRequest::Keep)) => send_event(events, Event::Kill),
-            Ok(None) | Err(_) => return send_event(events, Event::Orphaned),
+/// How likely the system is to kill this process and those that it starts if memory runs out.
+struct OomScore(Option<(fs::File, Vec<u8>)>);
+
+impl OomScore {
+    fn open() -> Self {
+        let file = fs::File::options().read(true).write(true).open("/proc/self/oom_score_adj");
+        Self(file.ok().and_then(|file| {
+            let mut own = Vec::new();
+            (&file).read_to_end(&mut own).ok()?;
+            Some((file, own))
+        }))
+    }
+
+    /// Starts a command that the system kills rather than its host.
+    fn start_with_high_score<T>(&self, start: impl FnOnce() -> T) -> T {
+        let set = |score: &(fs::File, Vec<u8>)| score.0.write_all_at(b"500", 0).is_ok();
+        let raised = self.0.as_ref().filter(|score| set(score));
+        let started = start();
+        if let Some((file, own)) = raised {
+            file.write_all_at(own, 0).unwrap_or_default();
         }
+        started
     }
 }
 
@@ -380,6 +368,7 @@ fn forward_requests(mut orders: RequestReader, events: &SyncSender<Event>) {
 fn start_command(
     job: &CommandJob,
     descriptors: CommandDescriptors,
+    oom_score: &OomScore,
 ) -> Result<(Pid, Option<pty::Pty>), StartError> {
     let CommandDescriptors { output, stderr: errors, input, .. } = descriptors;
     let system = |error: io::Error| StartError::System(error.to_string());
@@ -405,18 +394,12 @@ fn start_command(
             pty = Some((opened, other));
         }
     }
-    // If memory runs out, the system should kill the command, not its host.
-    let score = Path::new("/proc/self/oom_score_adj");
-    let own = fs::read(score).and_then(|own| fs::write(score, "500").map(|()| own));
-    let spawned = match &job.confinement {
+    let spawned = oom_score.start_with_high_score(|| match &job.confinement {
         None => command.spawn().map_err(|error| to_start_error(&error)),
         Some(confinement) => {
             confine::spawn_confined(&mut command, confinement, job.scratch.as_deref(), pty.is_some())
         }
-    };
-    if let Ok(own) = own {
-        fs::write(score, own).unwrap_or_default();
-    }
+    });
     let pid = i32::try_from(spawned?.id()).ok().and_then(Pid::from_raw);
     let pid = pid.ok_or_else(|| StartError::System("the command has no process id".to_owned()))?;
     let pty = match pty {

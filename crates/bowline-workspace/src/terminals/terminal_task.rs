@@ -59,6 +59,7 @@ pub(super) struct TerminalTask {
     output: TerminalOutput,
     // `None` at the end of the output.
     pipe: Option<pipe::Receiver>,
+    // Empty between reads.
     buffer: Vec<u8>,
     chunk_sender: Option<broadcast::Sender<OutputChunk>>,
     // The command's descriptors; `None` once the supervisor has accepted the job.
@@ -82,7 +83,7 @@ pub(super) struct TerminalTask {
 enum Event {
     Request(Option<TerminalTaskRequest>),
     Report(Option<SupervisorReport>),
-    Read(io::Result<usize>),
+    Readable,
     Overdue,
 }
 
@@ -101,7 +102,7 @@ impl TerminalTask {
             job,
             output,
             pipe: Some(pipe),
-            buffer: vec![0; READ_BYTES],
+            buffer: Vec::new(),
             chunk_sender: Some(broadcast::channel(MAX_BUFFERED_CHUNKS).0),
             descriptors: Some(descriptors),
             supervisor: Some(supervisor),
@@ -128,7 +129,7 @@ impl TerminalTask {
                 biased;
                 request = requests.recv(), if wanted => Event::Request(request),
                 report = next_report(&mut self.supervisor) => Event::Report(report),
-                read = read_pipe(&self.pipe, &mut self.buffer) => Event::Read(read),
+                () = wait_readable(&self.pipe) => Event::Readable,
                 () = sleep_until_deadline(self.kill_deadline) => Event::Overdue,
             };
             match event {
@@ -140,8 +141,8 @@ impl TerminalTask {
                 Event::Report(Some(report)) => self.handle_report(report).await,
                 Event::Report(None) if self.replace_supervisor() => self.send_job().await,
                 Event::Report(None) => self.handle_lost_supervisor().await,
-                Event::Read(read) => {
-                    self.handle_read(read);
+                Event::Readable => {
+                    self.read_announced();
                     self.read_available(READS_PER_TURN);
                     yield_now().await;
                 }
@@ -215,7 +216,8 @@ impl TerminalTask {
                 self.progress.send_modify(|progress| progress.exit = Some(ended.into()));
             }
             SupervisorReport::Exceeded(what) => {
-                self.push_output(format!("\n{what}: it was ended\n").as_bytes())
+                self.buffer.extend_from_slice(format!("\n{what}: it was ended\n").as_bytes());
+                self.push_output();
             }
             SupervisorReport::Gone => {
                 self.release_supervisor().await;
@@ -337,33 +339,45 @@ impl TerminalTask {
     fn read_available(&mut self, times: usize) -> bool {
         for _ in 0..times {
             let Some(pipe) = &self.pipe else { return false };
-            match rustix::io::read(pipe, &mut self.buffer[..]) {
-                Err(rustix::io::Errno::AGAIN) => return false,
-                read => self.handle_read(read.map_err(Into::into)),
+            self.buffer.reserve(READ_BYTES);
+            let buffer = &mut self.buffer;
+            let read = || rustix::io::read(pipe, rustix::buffer::spare_capacity(buffer));
+            let read = rustix::io::retry_on_intr(read);
+            if !self.handle_read(read.map_err(Into::into)) {
+                return false;
             }
         }
         true
     }
 
-    fn handle_read(&mut self, read: io::Result<usize>) {
-        match read {
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Ok(0) | Err(_) => self.close_pipe(),
-            Ok(read) => {
-                let buffer = std::mem::take(&mut self.buffer);
-                self.push_output(&buffer[..read]);
-                self.buffer = buffer;
-            }
-        }
+    /// Reads the output that the runtime knows of. If there is none, the runtime waits for more.
+    fn read_announced(&mut self) {
+        let Some(pipe) = &self.pipe else { return };
+        self.buffer.reserve(READ_BYTES);
+        let read = pipe.try_read_buf(&mut self.buffer);
+        self.handle_read(read);
     }
 
-    fn push_output(&mut self, bytes: &[u8]) {
+    /// Handles a read into the buffer. Returns whether there may be more.
+    fn handle_read(&mut self, read: io::Result<usize>) -> bool {
+        match read {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return false,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Ok(0) | Err(_) => self.close_pipe(),
+            Ok(_) => self.push_output(),
+        }
+        true
+    }
+
+    /// Adds what is in the buffer to the output.
+    fn push_output(&mut self) {
         if let Some(live) = self.chunk_sender.as_ref().filter(|live| live.receiver_count() > 0) {
             // The last subscriber may have gone meanwhile.
-            let piece = OutputChunk { offset: self.output.total_bytes(), bytes: bytes.into() };
+            let piece =
+                OutputChunk { offset: self.output.total_bytes(), bytes: self.buffer.as_slice().into() };
             live.send(piece).map_or_else(drop, drop);
         }
-        self.output.push(bytes);
+        self.output.push_buffer(&mut self.buffer);
     }
 
     /// Closes the output. A terminal that is kept for its text needs no buffer.
@@ -382,14 +396,11 @@ async fn next_report(supervisor: &mut Option<SupervisorProcess>) -> Option<Super
     }
 }
 
-async fn read_pipe(pipe: &Option<pipe::Receiver>, buffer: &mut [u8]) -> io::Result<usize> {
-    let Some(pipe) = pipe else { return pending().await };
-    loop {
-        pipe.readable().await?;
-        match pipe.try_read(buffer) {
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-            read => return read,
-        }
+/// Waits until there may be output, or until the pipe has failed, which the next read reports.
+async fn wait_readable(pipe: &Option<pipe::Receiver>) {
+    match pipe {
+        Some(pipe) => pipe.readable().await.unwrap_or_default(),
+        None => pending().await,
     }
 }
 

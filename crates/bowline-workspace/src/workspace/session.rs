@@ -154,7 +154,7 @@ impl WorkspaceSession {
         }
         let file = self.roots.open_file_only(admitted).ok()?.ok()?;
         let cap = self.workspace.inner.options.max_read_bytes.min(MAX_TRY_READ_BYTES);
-        let FileText { text, version } = disk::try_read_text(&file, cap)?;
+        let FileText { text, version } = disk::try_read_text(file, cap)?;
         self.with_ledger(|ledger| ledger.record_read(admitted.canonical(), text.clone(), version));
         Some(self.build_read_text(admitted, text, TextSource::Disk, true))
     }

@@ -2,7 +2,7 @@
 //!
 //! This module has no clock and no network: the failure, the number of attempts and a random number are inputs.
 
-use std::time::Duration;
+use std::time::{Duration, UNIX_EPOCH};
 
 use serde_json::Value;
 
@@ -185,7 +185,8 @@ pub fn parse_retry_after(value: &str, now: u64) -> Option<Duration> {
     if let Ok(seconds) = value.parse::<f64>() {
         return Duration::try_from_secs_f64(seconds).ok();
     }
-    Some(Duration::from_secs(parse_http_date(value)?.saturating_sub(now)))
+    let date = httpdate::parse_http_date(value).ok()?.duration_since(UNIX_EPOCH).ok()?;
+    Some(date.saturating_sub(Duration::from_secs(now)))
 }
 
 fn is_context_overflow(body: &str) -> bool {
@@ -206,29 +207,6 @@ fn is_context_overflow(body: &str) -> bool {
     ];
     let lower = body.to_ascii_lowercase();
     PHRASES.iter().any(|phrase| lower.contains(phrase))
-}
-
-/// Returns the seconds since 1970 of a date like `Wed, 21 Oct 2015 07:28:00 GMT`.
-fn parse_http_date(value: &str) -> Option<u64> {
-    const MONTHS: [&str; 12] =
-        ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
-    let (_, date) = value.split_once(", ")?;
-    let mut words = date.split_ascii_whitespace();
-    let day: u64 = words.next()?.parse().ok().filter(|day| (1..=31).contains(day))?;
-    let month = words.next()?;
-    let month = MONTHS.iter().position(|name| name.eq_ignore_ascii_case(month))? as u64 + 1;
-    let year: u64 = words.next()?.parse().ok().filter(|year| (1970..=9999).contains(year))?;
-    let mut clock =
-        words.next()?.splitn(3, ':').map(|part| part.parse::<u64>().ok().filter(|part| *part < 61));
-    let (hours, minutes, seconds) = (clock.next()??, clock.next()??, clock.next()??);
-    if words.next() != Some("GMT") {
-        return None;
-    }
-    // Days since 1 March of year 0, so that a leap day is the last of its year.
-    let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
-    let days = year * 365 + year / 4 - year / 100 + year / 400 + (month * 153 + 2) / 5 + day - 1;
-    let days = days.checked_sub(719_468)?;
-    Some(days * 86_400 + hours * 3_600 + minutes * 60 + seconds)
 }
 
 #[cfg(test)]

@@ -292,6 +292,10 @@ fn components(path: &str) -> impl Iterator<Item = &str> {
 
 /// Returns the normal form, or `None` if the path climbs above `/`.
 fn normalise_path(path: &str) -> Option<String> {
+    let is_normal = path.len() > 1 && path.split('/').skip(1).all(|name| !matches!(name, "" | "." | ".."));
+    if is_normal {
+        return Some(path.to_owned());
+    }
     let mut names = Vec::new();
     for name in components(path) {
         match name {

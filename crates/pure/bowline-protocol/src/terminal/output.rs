@@ -82,8 +82,19 @@ impl TerminalOutput {
 
     /// Adds bytes.
     pub fn push(&mut self, bytes: &[u8]) {
+        if DeferredBytes::may_defer(bytes) {
+            return self.push_buffer(&mut bytes.to_vec());
+        }
         self.total_bytes += bytes.len() as u64;
-        if self.deferred.push(bytes) {
+        self.process_deferred();
+        self.process(bytes);
+    }
+
+    /// Adds the bytes of a buffer and empties it. Much output at once is kept with its buffer, without a copy, and the
+    /// caller gets another one.
+    pub fn push_buffer(&mut self, buffer: &mut Vec<u8>) {
+        self.total_bytes += buffer.len() as u64;
+        if self.deferred.push(buffer) {
             if self.deferred.drop_beyond(self.limit) {
                 self.text.clear();
                 self.partial = PartialChar::default();
@@ -94,7 +105,8 @@ impl TerminalOutput {
             return;
         }
         self.process_deferred();
-        self.process(bytes);
+        self.process(buffer);
+        buffer.clear();
     }
 
     /// Processes the deferred bytes.
