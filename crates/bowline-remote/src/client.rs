@@ -644,9 +644,10 @@ impl Client {
         let text = refusal.describe(&self.options.url);
         match &sent.kind {
             OutgoingKind::Initialize(id) if self.own_requests.contains_key(id) => {
-                match refusal.is_temporary() {
-                    true => self.retry_post(now, sent, text),
-                    false => self.fail(text),
+                // A server that is starting may not offer the endpoint yet: qwen answers 406 then.
+                match refusal.denies_access() {
+                    true => self.fail(text),
+                    false => self.retry_post(now, sent, text),
                 }
             }
             OutgoingKind::Initialize(_) => self.reject(sent, &text),

@@ -25,6 +25,11 @@ impl Refusal {
         matches!(self.status, 408 | 409 | 425 | 429 | 500 | 502..=504)
     }
 
+    /// Returns whether the server does not accept the token.
+    pub(crate) fn denies_access(&self) -> bool {
+        matches!(self.status, 401 | 403)
+    }
+
     /// Returns whether a gateway answers for a server that it cannot reach.
     pub(crate) fn is_from_gateway(&self) -> bool {
         matches!(self.status, 502..=504)

@@ -67,7 +67,7 @@ impl ProgramLauncher {
         session_database: Option<OsString>,
     ) -> Result<Self, CliError> {
         // Otherwise only the first client would find out.
-        if let Some(program) = agent.first().filter(|program| !is_program(program)) {
+        if let Some(program) = agents.usual.first().filter(|program| !is_program(program)) {
             let program = program.to_string_lossy();
             return Err(CliError::Usage(format!(
                 "cannot start the agent {program}: there is no such program"

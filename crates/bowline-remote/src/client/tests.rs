@@ -785,6 +785,35 @@ event s - {"id":3,"result":{}}
 }
 
 #[test]
+fn a_server_that_is_still_starting_is_asked_again() {
+    check(
+        &[START],
+        r#"
+closed connection 404
+refused 406
+timer
+refused 404
+timer
+refused 401
+"#,
+        expect![[r#"
+            closed connection 404
+                report http://h/acp no longer knows the connection, perhaps because it was restarted
+                close stream connection
+                post - - {"jsonrpc":"2.0","id":"bowline-connect-1","method":"initialize","params":{"protocolVersion":1}}
+            refused 406
+            timer
+                post - - {"jsonrpc":"2.0","id":"bowline-connect-1","method":"initialize","params":{"protocolVersion":1}}
+            refused 404
+            timer
+                post - - {"jsonrpc":"2.0","id":"bowline-connect-1","method":"initialize","params":{"protocolVersion":1}}
+            refused 401
+                end - http://h/acp denies access (401); give its token with --token-file FILE or the environment variable BOWLINE_TOKEN
+        "#]],
+    );
+}
+
+#[test]
 fn the_replay_of_a_session_that_is_loaded_again_is_swallowed() {
     check(
         &[START, SESSION],
