@@ -175,6 +175,9 @@ describe("approvals", () => {
     await parser.locator("table.split").first().waitFor();
     await panel.getByRole("button", { name: "Unified" }).click();
     await parser.locator("table.unified tr.add mark", { hasText: "LIMIT" }).first().waitFor();
+    // Each character of what is approved is shown as itself.
+    const ligatures = await parser.locator("table.unified").first().evaluate((table) => getComputedStyle(table).fontVariantLigatures);
+    assert.equal(ligatures, "none");
     const changed = "[aria-label='Changes of src/parser.rs'] :is(tr.add, tr.del)";
     const rows = await page.locator(changed).count();
     await panel.getByLabel("Ignore white space").check();
