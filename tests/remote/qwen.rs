@@ -26,7 +26,7 @@ impl QwenServer {
     /// Starts the server, if it is installed.
     async fn start(script: Vec<ModelReply>) -> Option<Self> {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
-        let command = PublishedAgent::qwen_server_command(root, "0");
+        let command = PublishedAgent::qwen_server_command(root);
         if !is_available(PublishedAgent::Qwen.name(), &command) {
             return None;
         }
@@ -35,21 +35,13 @@ impl QwenServer {
             std::fs::create_dir(place.path().join(directory)).unwrap();
         }
         let model = ModelServer::start(script).await.unwrap();
-        let (process, address) = Self::launch(place.path(), &model, "0");
+        let (process, address) = Self::launch(place.path(), &model);
         Some(Self { address, place, model, process })
     }
 
-    /// Kills the server, and starts it again on the same port.
-    fn restart(&mut self) {
-        self.process.kill().unwrap();
-        self.process.wait().unwrap();
-        let port = self.address.rsplit(':').next().unwrap().to_owned();
-        (self.process, self.address) = Self::launch(self.place.path(), &self.model, &port);
-    }
-
-    fn launch(place: &Path, model: &ModelServer, port: &str) -> (Child, String) {
+    fn launch(place: &Path, model: &ModelServer) -> (Child, String) {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
-        let words = PublishedAgent::qwen_server_command(root, port);
+        let words = PublishedAgent::qwen_server_command(root);
         let home = place.join("home");
         let mut command = Command::new(&words[0]);
         command.args(&words[1..]).current_dir(place.join("project"));
@@ -125,32 +117,6 @@ async fn a_turn_with_a_question_over_http() {
 #[tokio::test]
 async fn a_turn_with_a_question_over_a_websocket() {
     check_turn("ws").await;
-}
-
-/// A session that goes on after the server was killed and started again.
-async fn check_restart(scheme: &str) {
-    let Some(mut server) = QwenServer::start(Vec::new()).await else { return };
-    let script = ["before", "after"].map(ModelReply::text);
-    server.model.set_script(script.into());
-    let mut caller = connect(&format!("{scheme}://{}", server.address), TOKEN).await;
-    let session = server.open_session(&mut caller).await;
-    caller.send(prompt(3, &session, "first")).await;
-    until(&mut caller, is_answer(3)).await;
-    server.restart();
-    caller.send(prompt(4, &session, "second")).await;
-    until(&mut caller, is_chunk("after")).await;
-    let answer = until(&mut caller, is_answer(4)).await;
-    assert_eq!(answer["result"]["stopReason"], "end_turn", "{answer}");
-}
-
-#[tokio::test]
-async fn a_session_goes_on_after_a_restart_over_http() {
-    check_restart("http").await;
-}
-
-#[tokio::test]
-async fn a_session_goes_on_after_a_restart_over_a_websocket() {
-    check_restart("ws").await;
 }
 
 #[tokio::test]
