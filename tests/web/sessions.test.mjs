@@ -381,7 +381,7 @@ describe("faults", () => {
     try {
       const page = await openPage(site.browser, own, { viewport: PHONE });
       site.keep(page);
-      await page.getByRole("alert").getByText("The agent of this server cannot be used: the agent ended while it was starting").waitFor();
+      await page.getByRole("alert").getByText("The agent of this server cannot be used: the agent did not start: ").waitFor();
       await writeFile(join(own.directory, "agent"), `#!/bin/sh\nexec ${AGENT.join(" ")}\n`, { mode: 0o755 });
       await page.getByRole("button", { name: "Retry" }).click();
       await page.getByRole("alert").waitFor({ state: "detached" });

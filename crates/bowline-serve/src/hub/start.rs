@@ -6,6 +6,9 @@ use futures_util::FutureExt as _;
 use futures_util::future::{BoxFuture, Shared};
 use worker::{InputEnd, LineQueue, LineReader};
 
+/// Why an agent that ended before it answered `initialize` cannot be used.
+const ENDED_EARLY: &str = "the agent did not start: it ended at once; see the server's log";
+
 /// How long an agent may take to answer `initialize`.
 const INITIALIZE_TIMEOUT: Duration = Duration::from_secs(60);
 
@@ -163,7 +166,7 @@ impl Hub {
         state.starts.remove(&key);
         let (id, description) = started?;
         let Some(worker) = state.workers.get_mut(&id) else {
-            return Err("the agent ended at once".to_owned());
+            return Err(ENDED_EARLY.to_owned());
         };
         worker.description = Arc::new(description);
         state.worker_ids.insert(key, id);
@@ -192,19 +195,19 @@ impl Hub {
             // An extension between the client and this server.
             params.remove("_meta");
         }
-        let answer = self.call(id, "initialize", &params)?;
+        let answer = self.call(id, "initialize", &params).map_err(|_| ENDED_EARLY.to_owned())?;
         match tokio::time::timeout(INITIALIZE_TIMEOUT, answer).await {
             Ok(Ok(Ok(description))) => Ok((id, description)),
             Ok(Ok(Err(error))) => {
                 self.end_worker(id, "the agent did not start");
                 let why = error["message"].as_str().unwrap_or("no reason was given");
-                Err(format!("the agent refused to start: {why}"))
+                Err(format!("the agent did not start: {why}"))
             }
-            Ok(Err(_)) => Err("the agent ended while it was starting: see the server's log".to_owned()),
+            Ok(Err(_)) => Err(ENDED_EARLY.to_owned()),
             Err(_) => {
                 self.end_worker(id, "the agent did not start");
                 let limit = INITIALIZE_TIMEOUT.as_secs();
-                Err(format!("the agent did not answer `initialize` within {limit} seconds"))
+                Err(format!("the agent did not start: it did not answer `initialize` within {limit} seconds"))
             }
         }
     }
