@@ -18,10 +18,12 @@ use std::io::{self, Read, Seek};
 use std::ops::Range;
 use std::os::fd::AsFd as _;
 use std::os::unix::fs::FileExt;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bowline_history::ledger::TextVersion;
+use bowline_protocol::file_extension::Etag;
 use bowline_text::lines::index::LineIndex;
 use bowline_text::lines::{LineWindow, PastEndError, WindowScanner};
 use bowline_text::text::{self, NotTextError, TextFormat};
@@ -290,6 +292,20 @@ fn is_settled(stat: &Stat) -> bool {
     let changed = Duration::new(stat.st_ctime.max(0) as u64, stat.st_ctime_nsec as u32);
     let now = Duration::from_nanos(u64::try_from(file_clock::now_ns()).unwrap_or_default());
     now.saturating_sub(changed) > TIMESTAMP_GRANULARITY
+}
+
+/// Returns an etag made from a file's metadata. While the file may still change without a trace in that, each etag is
+/// different, so that none is taken for current.
+fn version_etag(stat: &Stat) -> Etag {
+    static UNSETTLED: AtomicU64 = AtomicU64::new(0);
+    let (device, inode, size) = (stat.st_dev, stat.st_ino, stat.st_size);
+    let times = [(stat.st_mtime, stat.st_mtime_nsec), (stat.st_ctime, stat.st_ctime_nsec)];
+    let [modified, changed] = times.map(|(seconds, nanoseconds)| format!("{seconds:x}.{nanoseconds:x}"));
+    let version = format!("version:{device:x}-{inode:x}-{size:x}-{modified}-{changed}");
+    match is_settled(stat) {
+        true => version.into(),
+        false => format!("{version}-{}", UNSETTLED.fetch_add(1, Ordering::Relaxed)).into(),
+    }
 }
 
 const UTF8_WITH_BOM: TextFormat = TextFormat { encoding: text::Encoding::Utf8, has_bom: true };

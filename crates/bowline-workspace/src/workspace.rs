@@ -199,13 +199,14 @@ impl Workspace {
         let own: PathBuf = opened.path().parent().unwrap_or(journal).to_owned();
         location::record_root(&own, roots.cwd());
         let (bell, live) = (notifications::Notifier::default(), opened.live_sessions().clone());
+        let max_write_bytes = settings.max_write_bytes;
         let inner = Inner {
             roots: roots.with_reserved_paths([&own]),
             options: settings,
             journal_directory: own,
             calls,
             line_indexes: LineIndexCache::default(),
-            content_scans: ContentScanCache::default(),
+            content_scans: ContentScanCache::new(max_write_bytes),
             reaper: reaper::DisplacedReaper::default(),
             writer: Mutex::new(WorkspaceWriter {
                 journal: opened,

@@ -83,7 +83,8 @@ pub(super) struct TailChange {
     pub(super) writer_state: WriterState,
     pub(super) edit: TailEdit,
     pub(super) bytes: Vec<u8>,
-    /// The hashes of the whole file before and after.
+    /// What the journal has as the hashes of the file before and after, from
+    /// [`ContentScan`](crate::disk::content_scan::ContentScan).
     pub(super) hashes: (ContentHash, ContentHash),
 }
 
@@ -310,7 +311,8 @@ fn apply_once(
     for (effect, applied) in effects.iter().zip(&applied) {
         if let (Some(tail), Some(stat)) = (&effect.tail, &applied.stat) {
             let (path, stamp) = (effect.admitted.canonical(), file_clock::file_stamp(stat));
-            writer.observer_state.record_own_tail(path, stamp, tail.hashes.1);
+            let is_hashed = tail.sizes().1 <= workspace.inner.options.max_write_bytes;
+            writer.observer_state.record_own_tail(path, stamp, is_hashed.then_some(tail.hashes.1));
             continue;
         }
         let bytes = effect.new.as_ref().map_or(&[][..], |new| &*new.bytes);

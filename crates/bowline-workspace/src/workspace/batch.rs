@@ -57,7 +57,8 @@ pub enum FileContent {
     },
     /// A file that is not held in memory, because only its end changes.
     Large {
-        /// The hash of its text, or of its bytes if they are not text.
+        /// The hash of its text, or of its bytes if they are not text. A file that is too large to be written as a
+        /// whole is not hashed: this is the hash of its size and its end.
         hash: ContentHash,
         /// Its size in bytes.
         size: u64,
@@ -479,8 +480,9 @@ fn apply_decided(
     let applied = apply_with_directories(session, writer, &group, &directories)?;
     let mut outcomes = vec![OperationOutcome::default(); count];
     let mut documents = documents;
-    let mut finish = |writer: &mut WorkspaceWriter, file: FinishedFile, planned, change, stat| {
+    let mut finish = |writer: &mut WorkspaceWriter, mut file: FinishedFile, planned, change, stat| {
         file.finish(session, writer, documents.as_deref_mut(), planned, stat);
+        file.update_etag(stat);
         let outcome = &mut outcomes[file.operation];
         outcome.changes.extend::<Option<ChangeId>>(change);
         outcome.written = outcome.written.take().or(file.written);
@@ -623,6 +625,13 @@ impl FinishedFile {
             reverses: Vec::new(),
         };
         (finished, change)
+    }
+
+    /// Gives a file that was appended to the etag that a read of it gives.
+    fn update_etag(&mut self, stat: Option<&rustix::fs::Stat>) {
+        if let (Some(written), Some(scan), Some(stat)) = (&mut self.written, &self.scan, stat) {
+            written.etag = scan.etag(stat);
+        }
     }
 
     /// Updates the open document, the ledger and the merged writes.

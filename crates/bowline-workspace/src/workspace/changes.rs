@@ -28,6 +28,7 @@ use super::reversal::{
 use super::turn_titles::{TurnTitles, record_title};
 use super::undo::{UndoOutcome, UndoPreview, with_canonical_path};
 use crate::disk;
+use crate::disk::content_scan::hash_start;
 use crate::disk::replace::tail::TailEdit;
 use crate::error::FilesError;
 use crate::journal::{ChangeFilter, ChangeOutcome, Journal, JournalEntry};
@@ -251,7 +252,7 @@ impl Workspace {
         }
         let mut reverted = HashSet::new();
         for (path, changes) in by_file {
-            let file = LazyFileState::new(path);
+            let file = LazyFileState::new(path, self.inner.options.max_write_bytes);
             let is_last = changes.last().is_some_and(|last| file.matches(last.after));
             if let Some(first) = changes.iter().position(|change| !is_last && file.matches(change.before)) {
                 reverted.extend(changes[first..].iter().map(|change| change.id));
@@ -524,19 +525,23 @@ fn sum_stored_tails(
 struct LazyFileState<'p> {
     path: &'p str,
     metadata: std::io::Result<fs::Metadata>,
+    max_hashed_bytes: u64,
     hash: OnceCell<Option<ContentHash>>,
 }
 
 impl<'p> LazyFileState<'p> {
-    fn new(path: &'p str) -> Self {
-        Self { path, metadata: fs::symlink_metadata(path), hash: OnceCell::new() }
+    fn new(path: &'p str, max_hashed_bytes: u64) -> Self {
+        Self { path, metadata: fs::symlink_metadata(path), max_hashed_bytes, hash: OnceCell::new() }
     }
 
     fn matches(&self, state: Option<FileState>) -> bool {
         match (&self.metadata, state) {
             (Err(error), None) => error.kind() == ErrorKind::NotFound,
             (Ok(found), Some(state)) if found.is_file() && found.len() == state.size => {
-                let read = || fs::read(self.path).ok().map(|bytes| ContentHash::digest(&bytes));
+                let read = || {
+                    let file = fs::File::open(self.path).ok()?;
+                    hash_start(&file, state.size, self.max_hashed_bytes).ok().flatten()
+                };
                 *self.hash.get_or_init(read) == Some(state.hash)
             }
             _ => false,

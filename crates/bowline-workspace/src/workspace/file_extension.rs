@@ -20,7 +20,7 @@ use rustix::fs::{AtFlags, FileType as SystemFileType, Stat};
 
 use super::session::WorkspaceSession;
 use crate::disk;
-use crate::disk::content_scan::{ContentScan, ScanFreshness};
+use crate::disk::content_scan::ScanFreshness;
 use crate::disk::writers::{self, WaitPurpose};
 use crate::error::FilesError;
 use crate::list::{IgnoredFiles, ListEntry, ListOptions};
@@ -318,17 +318,17 @@ fn decode(bytes: &[u8]) -> Option<(String, TextFormat)> {
 }
 
 impl LargeFile {
-    /// Hashes a file, and finds out whether it is text.
+    /// Finds out the etag of a file and whether it is text.
     fn examine(session: &WorkspaceSession, file: File, stat: &Stat, path: &str) -> Result<Self, FileError> {
         let scans = &session.workspace.inner.content_scans;
         let failed = FilesError::io_error(path);
         let scan = scans.scan(&file, stat, ScanFreshness::Exact).map_err(&failed)?;
         // A file that keeps changing is described as it was read.
-        let scan = scan.map_or_else(|| ContentScan::read(&file).map_err(&failed), Ok)?;
+        let scan = scan.map_or_else(|| scans.scan_once(&file).map_err(&failed), Ok)?;
         Ok(Self {
             file,
             size: scan.size(),
-            etag: scan.etag_hash().into(),
+            etag: scan.etag(stat),
             is_text: scan.is_text(),
             mark_bytes: scan.mark_bytes(),
             version: disk::file_version(stat),

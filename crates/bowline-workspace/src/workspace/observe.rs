@@ -78,6 +78,8 @@ pub(super) struct ObserverState {
     expected_writes: HashMap<String, FileState>,
     // Files whose changes on disk are not recorded.
     foreign_files: ForeignFiles,
+    // The size beyond which the journal may not have the hash of a file's content.
+    max_hashed_bytes: u64,
     // Writes that agents may overwrite.
     pub(super) merged_writes: MergedWrites,
 }
@@ -186,6 +188,7 @@ pub(super) fn start_observing(
         last_change: seen,
         expected_writes: awaited,
         foreign_files: foreign,
+        max_hashed_bytes: workspace.inner.options.max_write_bytes,
         merged_writes: merged,
     };
     Ok(ObserveStartReport { report: observation.report, watcher_error: not_watched, unrestorable })
@@ -324,8 +327,12 @@ impl ObserverState {
         let mut batch = Batch::default();
         let mut changes = Vec::new();
         let mut failed = None;
-        let (at, until) =
-            (now(), KnownWrites { last_change: self.last_change, expected_writes: &self.expected_writes });
+        let until = KnownWrites {
+            last_change: self.last_change,
+            max_hashed_bytes: self.max_hashed_bytes,
+            expected_writes: &self.expected_writes,
+        };
+        let at = now();
         let (foreign, git) = (&self.foreign_files, &mut self.git_objects);
         let is_foreign =
             |path: &str| walker::find_root(roots, path).is_some_and(|(_, way)| foreign.matches(way));
@@ -390,10 +397,10 @@ impl ObserverState {
     }
 
     /// Records the engine's own write to the end of a file, so that no scan reports it as a change.
-    pub(super) fn record_own_tail(&mut self, path: &str, stamp: FileStamp, hash: ContentHash) {
+    pub(super) fn record_own_tail(&mut self, path: &str, stamp: FileStamp, hash: Option<ContentHash>) {
         self.clear_expected_write(path);
         if let Some(observer) = &mut self.observer {
-            observer.record_own_write(path, KnownFile { stamp, hash: Some(hash), is_racy: true });
+            observer.record_own_write(path, KnownFile { stamp, hash, is_racy: true });
         }
     }
 
@@ -499,6 +506,7 @@ type Attribution<'a> = (&'a dyn Fn(&str) -> ChangeOrigin, &'a dyn Fn(&ScannedCha
 #[derive(Clone, Copy)]
 struct KnownWrites<'a> {
     last_change: Option<ChangeId>,
+    max_hashed_bytes: u64,
     expected_writes: &'a HashMap<String, FileState>,
 }
 
@@ -529,7 +537,7 @@ fn record_changes(
         };
         let others = journal.changes(&filter)?.pop().map(|entry| entry.change.after);
         let others = others.or_else(|| until.expected_writes.get(&seen.path).map(|file| Some(*file)));
-        if others.is_some_and(|after| is_explained(after, seen)) {
+        if others.is_some_and(|after| is_explained(after, seen, until.max_hashed_bytes)) {
             continue;
         }
         let before = match others {
@@ -582,10 +590,16 @@ fn read_unstored_text(
 }
 
 /// Returns whether a change in the journal left the file in its current state.
-fn is_explained(after: Option<FileState>, seen: &ScannedChange) -> bool {
+fn is_explained(after: Option<FileState>, seen: &ScannedChange, max_hashed_bytes: u64) -> bool {
     match (after, &seen.after) {
         (None, None) => true,
-        (Some(known), Some(now)) => Some(known.hash) == now.hash && known.mode == now.stamp.mode,
+        (Some(known), Some(now)) => {
+            let is_same_content = match known.size > max_hashed_bytes {
+                true => known.size == now.stamp.size,
+                false => Some(known.hash) == now.hash,
+            };
+            is_same_content && known.mode == now.stamp.mode
+        }
         _ => false,
     }
 }

@@ -237,7 +237,7 @@ fn recover_tail(
     let rest = match place.open(place.file_name()) {
         Ok(file) => {
             let _waited = writers::wait_for_writers(&file, WaitPurpose::Write);
-            match hash_start(&file, kept.size).ok()? {
+            match hash_start(&file, kept.size, workspace.inner.options.max_write_bytes).ok()? {
                 Some(hash) if hash == kept.hash => {
                     Some(disk::read_part(&file, kept.size, tail.len() + 1).ok()?)
                 }
@@ -261,12 +261,13 @@ fn recover_tail(
 }
 
 /// Plans the change of a file's end again, if the file is as before.
-fn plan_tail(roots: &Roots, change: &Change, bytes: &[u8]) -> Option<PlannedChange> {
+fn plan_tail(workspace: &Workspace, roots: &Roots, change: &Change, bytes: &[u8]) -> Option<PlannedChange> {
     let (before, after) = (change.before?, change.after?);
     let admitted = roots.admit(&change.path, Access::Write).ok()?;
     let (file, stat) = roots.open_file(&admitted).ok()?.ok()?;
     let writer_state = writers::wait_for_writers(&file, WaitPurpose::Write).state;
-    if hash_start(&file, before.size).ok()? != Some(before.hash) || stat.st_size as u64 != before.size {
+    let found = hash_start(&file, before.size, workspace.inner.options.max_write_bytes).ok()?;
+    if found != Some(before.hash) || stat.st_size as u64 != before.size {
         return None;
     }
     let edit = if before.size < after.size { TailEdit::Append } else { TailEdit::Cut };
@@ -290,7 +291,7 @@ fn complete_change(
     };
     let effect = || -> Option<PlannedChange> {
         if let ApplyMethod::Tail(bytes) = &pending.method {
-            return plan_tail(roots, change, bytes);
+            return plan_tail(workspace, roots, change, bytes);
         }
         let admitted = roots.admit(&change.path, Access::Write).ok()?;
         let current = read_current(workspace, roots, &admitted).ok()?;

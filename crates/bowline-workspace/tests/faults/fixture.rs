@@ -368,7 +368,7 @@ impl FaultFixture {
                 let last = later.next_back();
                 let text = if is_new { subject.new } else { subject.old };
                 let is_told = last.map_or(!is_new, |(_, _, in_effect, uncertain, after)| {
-                    let is_right = *after == text.map(|text| ContentHash::digest(text.as_bytes()));
+                    let is_right = *after == text.map(|text| scenario.journal_hash(text));
                     is_right && !uncertain && (*in_effect || !is_new)
                 });
                 if !is_told {
@@ -381,7 +381,7 @@ impl FaultFixture {
                 if *uncertain {
                     return Err(format!("the journal does not know what became of change {id}"));
                 }
-                if *after != subject.new.map(|new| ContentHash::digest(new.as_bytes())) {
+                if *after != subject.new.map(|new| scenario.journal_hash(new)) {
                     return Err(format!("the journal has an unexpected change {id}"));
                 }
                 if !in_effect {

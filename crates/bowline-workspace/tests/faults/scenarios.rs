@@ -9,6 +9,7 @@ use std::time::Duration;
 use bowline_history::undo::{ChangeOwner, ChangeSelection};
 use bowline_protocol::file_extension::{BatchFilesRequest, FileLimits};
 use bowline_storage::disk_calls::DiskCall;
+use bowline_text::hash::ContentHash;
 use bowline_text::lines::LineWindow;
 use bowline_workspace::error::FilesError;
 use bowline_workspace::journal::Retention;
@@ -103,7 +104,22 @@ impl Scenario {
         if self.name == "prune" {
             settings.retention = Retention { max_changes: 2, ..Retention::default() };
         }
+        if self.name.ends_with("a large file") {
+            // Less than the file, and more than what is appended to it.
+            settings.max_write_bytes = LOG.len() as u64 - 1;
+        }
         settings
+    }
+
+    /// Returns what the journal has as the hash of a text. A file that is too large to be written as a whole is
+    /// known by its size and its end.
+    pub(crate) fn journal_hash(&self, text: &str) -> ContentHash {
+        let size = text.len() as u64;
+        if size <= self.options().max_write_bytes {
+            return ContentHash::digest(text.as_bytes());
+        }
+        let start = b"bowline: the size and the end of a large file\0";
+        ContentHash::digest(&[&start[..], &size.to_le_bytes(), text.as_bytes()].concat())
     }
 }
 
@@ -378,8 +394,8 @@ const BATCH: Scenario = Scenario {
     ..REPLACE
 };
 
-const LOG: &str = "one\ntwo\nthree\n";
-const LOGGED: &str = "one\ntwo\nthree\nfour and more\n";
+const LOG: &str = "one\ntwo\nthree\nthree and a half\n";
+const LOGGED: &str = "one\ntwo\nthree\nthree and a half\nfour and more\n";
 
 fn append_line(lab: &FaultFixture, workspace: &Workspace, turn: u64) -> Result<(), FilesError> {
     let operations = json!([{"op": "write", "path": "~a.txt", "data": "four and more\n", "mode": "append"}]);
@@ -476,6 +492,8 @@ pub(crate) fn all_scenarios() -> Vec<Scenario> {
         recovery("recover an append that is not durable", APPEND, DiskCall::Sync),
         recovery("recover an undo of an append", UNDO_APPEND, DiskCall::Truncate),
         recovery("recover a group with an append", UNDO_APPEND_AND_WRITE, DiskCall::SyncDirectory),
+        recovery("recover half an append to a large file", APPEND, DiskCall::Write),
+        recovery("recover an undo of an append to a large file", UNDO_APPEND, DiskCall::Truncate),
         recovery("recover half the way to a file", FILE_BACK, DiskCall::Rename),
         recovery("recover half the way to a directory", DIRECTORY_BACK, DiskCall::Rename),
     ]

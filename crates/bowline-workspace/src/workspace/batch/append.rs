@@ -117,7 +117,7 @@ pub(super) fn decide_append(
 }
 
 fn to_content(scan: &ContentScan, added: Option<String>) -> FileContent {
-    FileContent::Large { hash: scan.etag_hash(), size: scan.size(), added: added.map(Arc::new) }
+    FileContent::Large { hash: scan.text_hash(), size: scan.size(), added: added.map(Arc::new) }
 }
 
 /// Returns what a session knows after it appended a text, and whether the file has text of others besides.
@@ -129,10 +129,10 @@ fn decide_knowledge(
 ) -> (LedgerEffect, bool) {
     match knowledge {
         Knowledge::Windows(seen) if *seen == version => (LedgerEffect::AsOnDisk, false),
-        Knowledge::Hashed(hash) if *hash == before.etag_hash() => (LedgerEffect::AsOnDisk, false),
+        Knowledge::Hashed(hash) if *hash == before.text_hash() => (LedgerEffect::AsOnDisk, false),
         Knowledge::Whole(known) => {
             let is_current = known.len() as u64 == before.size() - before.mark_bytes()
-                && ContentHash::digest(known.as_bytes()) == before.etag_hash();
+                && ContentHash::digest(known.as_bytes()) == before.text_hash();
             (LedgerEffect::Known(Arc::new([known, text].concat())), !is_current)
         }
         Knowledge::Windows(_)

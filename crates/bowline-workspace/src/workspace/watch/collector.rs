@@ -13,7 +13,7 @@ use bowline_storage::file_clock::now_ns;
 
 use super::super::session::WorkspaceSession;
 use super::super::{Workspace, WorkspaceWriter};
-use super::tree::{TreeScan, hash_file, visit_entry};
+use super::tree::{TreeScan, hash_start_of, visit_entry};
 use super::{Watch, WatchOptions};
 use crate::observer::file_watcher::{DirtyPaths, FileWatcher};
 use crate::observer::outermost_paths;
@@ -191,7 +191,7 @@ impl Collector<'_> {
         let is_explained = match (after, change.after) {
             (None, _) => explains_state(change, None),
             (Some(after), Some(state)) if after.known.stamp.size == state.size => {
-                hash_file(&self.session.roots, path, state.size)
+                hash_start_of(self.session, path, state.size)
                     .is_some_and(|hash| explains_state(change, Some(&hash)))
             }
             (Some(_), _) => false,

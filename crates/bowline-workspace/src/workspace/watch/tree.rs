@@ -7,7 +7,8 @@ use bowline_history::watch::{WatchExtent, WatchScope, WatchedEntry, WatchedType}
 use bowline_storage::file_clock::now_ns;
 use bowline_text::hash::ContentHash;
 
-use crate::disk;
+use super::super::session::WorkspaceSession;
+use crate::disk::content_scan::hash_start;
 use crate::disk::replace::is_temp_name;
 use crate::observer::file_watcher::{FileWatcher, FileWatcherError};
 use crate::roots::Roots;
@@ -141,12 +142,13 @@ fn to_watched_entry(entry: &WalkEntry<'_>, now_ns: i64) -> Option<WatchedEntry> 
     (!is_temporary).then(|| WatchedEntry::new(file_type, entry.stamp(), now_ns))
 }
 
-/// Returns the hash of a file, if it has at most `cap` bytes.
-pub(super) fn hash_file(roots: &Roots, path: &str, cap: u64) -> Option<ContentHash> {
+/// Returns what the journal has as the hash of the first `size` bytes of a file.
+pub(super) fn hash_start_of(session: &WorkspaceSession, path: &str, size: u64) -> Option<ContentHash> {
     let mut hash = None;
-    let visited = walker::visit_path(roots, path, &mut |entry| {
-        let bytes = entry.open().ok().and_then(|(file, _)| disk::read_bytes(&file, cap).ok());
-        hash = bytes.map(|(bytes, _)| ContentHash::digest(&bytes));
+    let max_hashed_bytes = session.workspace.inner.options.max_write_bytes;
+    let visited = walker::visit_path(&session.roots, path, &mut |entry| {
+        let opened = entry.open().ok();
+        hash = opened.and_then(|(file, _)| hash_start(&file, size, max_hashed_bytes).ok().flatten());
         ControlFlow::Continue(())
     });
     visited.ok().and(hash)
