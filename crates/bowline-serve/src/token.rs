@@ -1,8 +1,8 @@
 //! Access tokens: `bow_ID_SECRET`. The store has a hash of the secret, never the secret itself.
 
+use bowline_text::hash::ContentHash;
 use bowline_text::time::Timestamp;
 use ring::rand::{SecureRandom as _, SystemRandom};
-use sha2::{Digest as _, Sha256};
 use subtle::ConstantTimeEq as _;
 
 #[cfg(test)]
@@ -155,6 +155,7 @@ pub fn random_hex<const N: usize>() -> Result<String, TokenError> {
     }))
 }
 
-fn hash(secret: &str) -> [u8; 32] {
-    Sha256::digest(secret.as_bytes()).into()
+/// Returns the SHA-256 of a secret.
+pub(crate) fn hash(secret: &str) -> [u8; 32] {
+    *ContentHash::digest(secret.as_bytes()).as_bytes()
 }

@@ -3,9 +3,9 @@
 use bowline_conversation::conversation::ConversationMessage;
 use bowline_conversation::transcript;
 use bowline_protocol::schema::v1::SessionUpdate;
+use bowline_text::hash::ContentHasher;
 use serde::Serialize;
 use serde_json::Value;
-use sha2::{Digest as _, Sha256};
 
 use super::error::{StoreError, StoreTransactionError};
 use super::{MAX_RECORD_BYTES, SessionRecord};
@@ -112,14 +112,13 @@ impl EncodedRecord {
 
 /// Returns a short checksum.
 pub(super) fn digest(parts: &[&[u8]]) -> [u8; 8] {
-    let mut hash = Sha256::new();
+    let mut hasher = ContentHasher::default();
     for part in parts {
-        hash.update((part.len() as u64).to_le_bytes());
-        hash.update(part);
+        hasher.update(&(part.len() as u64).to_le_bytes());
+        hasher.update(part);
     }
-    let hash: [u8; 32] = hash.finalize().into();
     let mut sum = [0; 8];
-    sum.copy_from_slice(&hash[..8]);
+    sum.copy_from_slice(&hasher.finish().as_bytes()[..8]);
     sum
 }
 

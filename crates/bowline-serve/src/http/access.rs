@@ -8,12 +8,11 @@ use bowline_storage::clock::now;
 use bowline_text::time::Timestamp;
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, StatusCode, header};
-use sha2::{Digest as _, Sha256};
 
 use super::cookie::CookieKey;
 use super::{Refusal, text_of};
 use crate::store::ServerStore;
-use crate::token::{Principal, StoredToken, TokenError, parse_token, random_hex};
+use crate::token::{Principal, StoredToken, TokenError, hash, parse_token, random_hex};
 
 /// How long a verified token is believed without asking the store: a removed token ends after this time.
 const TOKEN_CACHE_TIME: Duration = Duration::from_secs(5);
@@ -82,10 +81,6 @@ impl Remembered {
         }
         self.0.insert(hash(secret), (principal, now + time));
     }
-}
-
-fn hash(secret: &str) -> [u8; 32] {
-    Sha256::digest(secret.as_bytes()).into()
 }
 
 impl Access {

@@ -3,8 +3,8 @@
 use std::fs::File;
 use std::io::{self, Read as _};
 
-use bowline_history::observation::{ContentHasher, FileStamp, KnownFile};
-use bowline_text::hash::ContentHash;
+use bowline_history::observation::{FileStamp, KnownFile};
+use bowline_text::hash::{ContentHash, ContentHasher};
 
 use crate::walker::WalkEntry;
 use bowline_storage::file_clock::file_stamp;
@@ -86,7 +86,7 @@ fn read_bytes(file: &File, size: u64, limits: ReadLimits) -> io::Result<HashedBy
         match rest.read(&mut chunk) {
             Ok(0) => return Ok((length, Some(hasher.finish()), None)),
             Ok(read) => {
-                hasher.feed(&chunk[..read]);
+                hasher.update(&chunk[..read]);
                 length += read as u64;
             }
             Err(why) if why.kind() == io::ErrorKind::Interrupted => {}

@@ -4,8 +4,6 @@
 //! unchanged only if a later change must alter it. The system clock advances in ticks, so a file written within the
 //! last tick may be written again and keep its stamp. Such a file is *racy*, and is read on the next scan.
 
-use sha2::{Digest, Sha256};
-
 use bowline_text::hash::ContentHash;
 
 /// The age below which a file may change again without a new stamp. Stamps come from a clock that advances by kernel
@@ -132,23 +130,6 @@ pub fn compare_contents(known: &KnownFile, now: &FileStamp, hash: Option<&Conten
         (false, _) => ContentChange::Bytes,
         (true, false) => ContentChange::Mode,
         (true, true) => ContentChange::None,
-    }
-}
-
-/// An incremental content hash.
-#[derive(Debug, Clone, Default)]
-pub struct ContentHasher(Sha256);
-
-impl ContentHasher {
-    /// Adds the next bytes.
-    pub fn feed(&mut self, bytes: &[u8]) {
-        self.0.update(bytes);
-    }
-
-    /// Returns the hash of all bytes.
-    #[must_use]
-    pub fn finish(self) -> ContentHash {
-        ContentHash::from(<[u8; 32]>::from(self.0.finalize()))
     }
 }
 

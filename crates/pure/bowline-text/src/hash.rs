@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use sha2::{Digest, Sha256};
+use ring::digest::{self, SHA256};
 
 /// The SHA-256 hash of a file's content.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -16,7 +16,13 @@ impl ContentHash {
     /// Returns the hash of the given bytes.
     #[must_use]
     pub fn digest(bytes: &[u8]) -> Self {
-        Self(Sha256::digest(bytes).into())
+        Self::from_digest(&digest::digest(&SHA256, bytes))
+    }
+
+    fn from_digest(found: &digest::Digest) -> Self {
+        let mut hash = [0; 32];
+        hash.copy_from_slice(found.as_ref());
+        Self(hash)
     }
 
     /// Returns the raw hash.
@@ -27,8 +33,20 @@ impl ContentHash {
 }
 
 /// Hashes content that arrives in pieces.
-#[derive(Debug, Clone, Default)]
-pub struct ContentHasher(Sha256);
+#[derive(Clone)]
+pub struct ContentHasher(digest::Context);
+
+impl Default for ContentHasher {
+    fn default() -> Self {
+        Self(digest::Context::new(&SHA256))
+    }
+}
+
+impl fmt::Debug for ContentHasher {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ContentHasher")
+    }
+}
 
 impl ContentHasher {
     /// Adds bytes.
@@ -39,7 +57,7 @@ impl ContentHasher {
     /// Returns the hash of all bytes.
     #[must_use]
     pub fn finish(self) -> ContentHash {
-        ContentHash(self.0.finalize().into())
+        ContentHash::from_digest(&self.0.finish())
     }
 }
 

@@ -12,9 +12,9 @@ use std::collections::HashSet;
 
 use agent_client_protocol_schema::v1::ToolKind;
 use serde_json::Value;
-use sha2::{Digest as _, Sha256};
 
 use bowline_text::display;
+use bowline_text::hash::ContentHasher;
 
 pub use output::{
     MAX_IMAGE_BYTES, MAX_IMAGES, MAX_LINKS, MAX_STRUCTURED_BYTES, MAX_TEXT_BYTES, McpCallOutput, OutputLink,
@@ -255,11 +255,11 @@ fn make_tool_name(server: &str, tool: &str) -> (String, bool) {
 }
 
 fn hashed_name(plain: &str, server: &str, tool: &str, number: usize) -> String {
-    let mut hash = Sha256::new();
+    let mut hasher = ContentHasher::default();
     for part in [server.as_bytes(), b"\0", tool.as_bytes(), b"\0", number.to_string().as_bytes()] {
-        hash.update(part);
+        hasher.update(part);
     }
-    let suffix = to_hex(&hash.finalize()[..NAME_HASH_BYTES]);
+    let suffix = to_hex(&hasher.finish().as_bytes()[..NAME_HASH_BYTES]);
     // Names contain only ASCII characters.
     format!("{}_{suffix}", &plain[..plain.len().min(MAX_NAME_BYTES - suffix.len() - 1)])
 }

@@ -162,13 +162,6 @@ proptest! {
     }
 
     #[test]
-    fn pieces_have_the_hash_of_the_whole(pieces: Vec<Vec<u8>>) {
-        let mut hasher = ContentHasher::default();
-        pieces.iter().for_each(|piece| hasher.feed(piece));
-        prop_assert_eq!(hasher.finish(), ContentHash::digest(&pieces.concat()));
-    }
-
-    #[test]
     fn no_time_is_too_large(mtime_ns: i64, ctime_ns: i64, now: i64) {
         let stamp = FileStamp { mtime_ns, ctime_ns, ..stamp() };
         let known = KnownFile::new(stamp, None, now);

@@ -2,10 +2,8 @@
 
 use std::fmt;
 
-use sha2::{Digest, Sha256};
-
 use super::{AuditEntry, line_format};
-use bowline_text::hash::ContentHash;
+use bowline_text::hash::{ContentHash, ContentHasher};
 
 /// The prefix hashed before a line's bytes, so that a hash of other data never matches a line.
 const HASH_DOMAIN: &[u8] = b"bowline audit line 1\n";
@@ -91,8 +89,10 @@ fn parse_number(text: &[u8]) -> Option<(u64, &[u8])> {
 }
 
 fn hash_line(body: &[u8]) -> ContentHash {
-    let digest: [u8; 32] = Sha256::new().chain_update(HASH_DOMAIN).chain_update(body).finalize().into();
-    digest.into()
+    let mut hasher = ContentHasher::default();
+    hasher.update(HASH_DOMAIN);
+    hasher.update(body);
+    hasher.finish()
 }
 
 /// The part of a log's state that is stored elsewhere: where the log ends and where its retained part begins.

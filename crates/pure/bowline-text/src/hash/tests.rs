@@ -43,6 +43,13 @@ fn a_hash_is_64_hexadecimal_digits() {
 
 proptest! {
     #[test]
+    fn pieces_have_the_hash_of_the_whole(pieces: Vec<Vec<u8>>) {
+        let mut hasher = ContentHasher::default();
+        pieces.iter().for_each(|piece| hasher.update(piece));
+        prop_assert_eq!(hasher.finish(), ContentHash::digest(&pieces.concat()));
+    }
+
+    #[test]
     fn a_hash_is_read_as_it_is_written(bytes in any::<[u8; 32]>()) {
         let hash = ContentHash::from(bytes);
         prop_assert_eq!(hash.as_bytes(), &bytes);
