@@ -44,9 +44,14 @@ const HOSTILE = [
 
 const HOSTILE_OUTPUT = "\u001b[31mred\u001b[0m \u001b]8;;https://evil.example/\u0007link\u001b]8;;\u0007 \u001b]52;c;ZXZpbA==\u0007 \u001b]0;evil title\u0007done\r\n<b>bold</b>\r\n";
 
-/** What the agent is called: a server can have several. */
+/** What the agent is called: a server can have several. The second has other settings. */
 const TITLE = process.env.AGENT_TITLE ?? "Scripted agent";
 const MODELS = process.env.AGENT_TITLE ? [{ value: "calm", name: "Calm 1" }] : [{ value: "swift", name: "Swift 2" }, { value: "deep", name: "Deep 2" }];
+const MORE_OPTIONS = process.env.AGENT_TITLE ? ["careful"] : [];
+
+/** Whether the agent has modes and models, as before there were options. */
+const IS_OLD = process.env.AGENT_IS_OLD !== undefined;
+const MODES = [{ value: "ask", name: "Ask" }, { value: "edits", name: "Accept edits" }];
 
 const COMMANDS = [
   { name: "review", description: "Review the changes of this branch", input: { hint: "what to look at" } },
@@ -66,8 +71,18 @@ function call(method, params) {
 function options(session) {
   return [
     { id: "model", name: "Model", category: "model", type: "select", currentValue: session.model, options: MODELS },
-    { id: "mode", name: "Mode", category: "mode", type: "select", currentValue: session.mode, options: [{ value: "ask", name: "Ask" }, { value: "edits", name: "Accept edits" }] },
+    { id: "mode", name: "Mode", category: "mode", type: "select", currentValue: session.mode, options: MODES },
+    ...MORE_OPTIONS.map((id) => ({ id, name: "Careful", type: "boolean", currentValue: session[id] === true })),
   ];
+}
+
+/** Returns what a client learns when it opens a session. */
+function setup(session) {
+  if (!IS_OLD) return { configOptions: options(session) };
+  return {
+    modes: { currentModeId: session.mode, availableModes: MODES.map(({ value, name }) => ({ id: value, name })) },
+    models: { currentModelId: session.model, availableModels: MODELS.map(({ value, name }) => ({ modelId: value, name })) },
+  };
 }
 
 function openSession(id, cwd) {
@@ -242,9 +257,9 @@ const TASKS = {
     turn.say(`answer: ${answer}`);
   },
 
-  /** `write NAME TEXT`: writes a file. */
+  /** `write NAME TEXT`: writes a file. A line ends with `\n`. */
   async write(turn, [name = "note.txt", ...words]) {
-    turn.say(`result: ${await turn.edit(`Write ${name}`, [[name, () => `${words.join(" ")}\n`]])}`);
+    turn.say(`result: ${await turn.edit(`Write ${name}`, [[name, () => `${words.join(" ").replaceAll("\\n", "\n")}\n`]])}`);
     turn.usage(900);
   },
 
@@ -316,7 +331,25 @@ const TASKS = {
   },
 
   async who(turn) {
-    turn.say(`I am the ${TITLE}.`);
+    const { model, mode, careful } = turn.session;
+    turn.say([`I am the ${TITLE}.`, `model ${model}, mode ${mode}`, ...(careful ? ["careful"] : [])].join("\n\n"));
+  },
+
+  async refuse() {
+    return "refusal";
+  },
+
+  /** Sends a chunk from time to time until it is cancelled. */
+  async drip(turn) {
+    let isCancelled = false;
+    turn.cancelled.then(() => {
+      isCancelled = true;
+    });
+    for (let count = 0; !isCancelled; count += 1) {
+      turn.say(`drip ${count} `);
+      await new Promise((resolve) => setTimeout(resolve, 50));
+    }
+    return "cancelled";
   },
 
   /** Sends what is no message of the protocol, or hardly one. */
@@ -396,15 +429,23 @@ const METHODS = {
   "session/new": ({ cwd }) => {
     const session = openSession(randomUUID(), cwd);
     setImmediate(() => new Turn(session).update({ sessionUpdate: "available_commands_update", availableCommands: COMMANDS }));
-    return { sessionId: session.id, configOptions: options(session) };
+    return { sessionId: session.id, ...setup(session) };
   },
-  "session/load": ({ sessionId, cwd }) => ({ configOptions: options(openSession(sessionId, cwd)) }),
-  "session/resume": ({ sessionId, cwd }) => ({ configOptions: options(openSession(sessionId, cwd)) }),
+  "session/load": ({ sessionId, cwd }) => setup(openSession(sessionId, cwd)),
+  "session/resume": ({ sessionId, cwd }) => setup(openSession(sessionId, cwd)),
   "session/prompt": async ({ sessionId, prompt: blocks }) => ({ stopReason: await prompt(sessions.get(sessionId), blocks) }),
   "session/set_config_option": ({ sessionId, configId, value }) => {
     const session = sessions.get(sessionId);
     session[configId] = value;
     return { configOptions: options(session) };
+  },
+  "session/set_mode": ({ sessionId, modeId }) => {
+    sessions.get(sessionId).mode = modeId;
+    return {};
+  },
+  "session/set_model": ({ sessionId, modelId }) => {
+    sessions.get(sessionId).model = modelId;
+    return {};
   },
 };
 

@@ -177,7 +177,7 @@ describe("overview", () => {
   });
 
   const [command, ...args] = AGENT;
-  const AGENTS = `[agents.second]\ncommand = "${command}"\nargs = ${JSON.stringify(args)}\nenv = { AGENT_TITLE = "Second agent" }\n\n[agents.missing]\ncommand = "/nowhere/agent"\n`;
+  const AGENTS = `[agents.second]\ncommand = "${command}"\nargs = ${JSON.stringify(args)}\nenv = { AGENT_TITLE = "Second agent" }\n\n[agents.old]\ncommand = "${command}"\nargs = ${JSON.stringify(args)}\nenv = { AGENT_IS_OLD = "1" }\n\n[agents.missing]\ncommand = "/nowhere/agent"\n`;
 
   test("a shared server offers the agents that its operator lists", async () => {
     const shared = await Server.start({ isShared: true, config: AGENTS, offers: ["second"] });
@@ -200,14 +200,17 @@ describe("overview", () => {
       await page.getByRole("main").getByRole("button", { name: "New session" }).click();
       const agents = form.locator("select[name=agent]");
       await agents.locator("option", { hasText: "Scripted agent 1.0.0" }).waitFor({ state: "attached" });
-      assert.deepEqual(await agents.locator("option").allTextContents(), ["Scripted agent 1.0.0", "bowline", "missing", "second"]);
+      assert.deepEqual(await agents.locator("option").allTextContents(), ["Scripted agent 1.0.0", "bowline", "missing", "old", "second"]);
       await agents.selectOption("missing");
       await form.getByRole("alert").waitFor();
       await agents.selectOption("second");
       await form.locator("select[name=model] option", { hasText: "Calm 1" }).waitFor({ state: "attached" });
+      await form.getByLabel("Careful").selectOption("On");
       await form.getByRole("button", { name: "Start session" }).click();
       await prompt(page, "who");
       await shown(page, "I am the Second agent.");
+      await shown(page, /^careful$/);
+      assert.equal(await page.getByLabel("Careful").isChecked(), true);
       await page.locator(".view-head").getByText("Second agent").waitFor();
       const input = page.getByRole("combobox", { name: "Prompt" });
       await input.evaluate((element) => {
@@ -231,6 +234,55 @@ describe("overview", () => {
     } finally {
       await own.stop();
     }
+  });
+
+  test("an agent with modes and models instead of options can be switched", async () => {
+    const own = await Server.start({ config: AGENTS });
+    try {
+      const page = await openPage(site.browser, own);
+      site.keep(page);
+      await page.getByRole("main").getByRole("button", { name: "New session" }).click();
+      const form = page.getByRole("dialog", { name: "New session" });
+      await form.locator("select[name=agent]").selectOption("old");
+      await form.locator("select[name=mode]").selectOption("edits");
+      await form.getByRole("button", { name: "Start session" }).click();
+      await prompt(page, "who");
+      await shown(page, "model swift, mode edits");
+      await page.locator("select[data-setting=model]").selectOption("deep");
+      await page.locator("select[data-setting=mode]").selectOption("ask");
+      await prompt(page, "who");
+      await shown(page, "model deep, mode ask");
+      assert.deepEqual(await page.locator("select[data-setting]").evaluateAll((list) => list.map((select) => select.value)), ["deep", "ask"]);
+    } finally {
+      await own.stop();
+    }
+  });
+
+  test("what is searched for changes neither the sidebar nor the notifications", async () => {
+    const page = await site.open();
+    await page.addInitScript(() => {
+      window.notified = [];
+      Object.defineProperty(Notification, "permission", { get: () => "granted" });
+      Notification.requestPermission = async () => "granted";
+      ServiceWorkerRegistration.prototype.showNotification = async (title, options) => {
+        window.notified.push(options.body);
+      };
+    });
+    await page.reload();
+    await page.getByRole("button", { name: "Notifications" }).click();
+    await page.getByLabel("Search sessions").fill("no such session");
+    await page.getByText("No session matches").waitFor();
+    const tab = await site.openTab(page, "#/");
+    await startSession(tab);
+    await prompt(tab, "command searched for");
+    await page.waitForFunction(() => window.notified.length > 0);
+    assert.match(await page.title(), /^\(1\)/);
+    await page.getByText("No session matches").waitFor();
+    await page.getByLabel("Search sessions").fill("");
+    await page.getByRole("listitem").filter({ hasText: "command searched for" }).getByText("Waiting for you").waitFor();
+    await answerWith(tab, "Allow once");
+    await page.getByRole("listitem").filter({ hasText: "command searched for" }).getByText("Idle").waitFor();
+    assert.equal(await page.evaluate(() => window.notified.length), 1);
   });
 
   test("states and changed files are shown, and a waiting session is notified", async () => {
@@ -291,8 +343,14 @@ describe("records", () => {
     await page.getByText("No entry matches").waitFor();
     await page.getByLabel("Search the audit log").fill("audited.txt");
     await page.getByRole("cell", { name: /audited\.txt/ }).first().waitFor();
-    await page.getByLabel("Decision").selectOption("denied");
-    await page.getByText("No entry matches").waitFor();
+    for (const decision of ["denied", "cancelled"]) {
+      await page.getByLabel("Decision").selectOption(decision);
+      await page.getByText("No entry matches").waitFor();
+      // The agent read the file first, which was not there.
+      await page.getByLabel("Decision").selectOption("failed");
+      await page.getByRole("row").filter({ hasText: "audited.txt" }).first().waitFor();
+      assert.deepEqual([...new Set(await page.locator("td.outcome").allInnerTexts())], ["failed"]);
+    }
     await page.getByRole("button", { name: "Verify the chain" }).click();
     await page.locator("p.good").waitFor();
   });
@@ -328,10 +386,38 @@ describe("records", () => {
     await page.getByRole("link", { name: "Wire" }).click();
     await page.getByRole("button", { name: /session\/update agent_message_chunk/ }).first().click();
     await page.getByLabel("Raw message").getByText('"echo: hi there"').waitFor();
+    await page.getByRole("button", { name: /^2\W+sent\W*session\/update\W*user_message_chunk/ }).waitFor();
+    await page.getByRole("button", { name: /^4\W+received\W*result\W*request \d+: end_turn/ }).waitFor();
     await page.getByRole("button", { name: "This page" }).click();
     await page.getByLabel("Search messages").fill("session/prompt");
-    await page.getByRole("button", { name: /sent.*session\/prompt/ }).click();
+    await page.getByRole("button", { name: /^\d+:\d+\W+(AM|PM)?\W*sent\W*session\/prompt/ }).click();
     await page.getByLabel("Raw message").getByText('"hi there"').waitFor();
+    await page.getByLabel("Search messages").fill("end_turn");
+    await page.getByRole("button", { name: /received\W*result\W*session\/prompt, request \d+: end_turn/ }).waitFor();
+  });
+
+  test("the wire of a long session is shown whole, and goes on while the agent works", async () => {
+    const page = await site.open();
+    const id = await startSession(page);
+    await prompt(page, "stream 3000");
+    await isIdle(page);
+    await prompt(page, "drip");
+    await shown(page, "drip 0");
+    const events = async (after) => (await (await page.request.get(`${site.server.origin}/api/sessions/${encodeURIComponent(id)}/events?after=${after}`)).json());
+    assert.ok((await events((await events(0)).last)).events.length > 0, "the session fits into one answer");
+    await page.getByRole("link", { name: "Wire" }).click();
+    const messages = page.getByRole("main").getByText(/^[\d,]+ messages$/);
+    const count = async () => Number((await messages.innerText()).replace(/\D/g, ""));
+    await page.waitForFunction(() => Number(document.querySelector(".view-title p").textContent.replace(/\D/g, "")) > 3000);
+    const before = await count();
+    await page.waitForFunction((least) => Number(document.querySelector(".view-title p").textContent.replace(/\D/g, "")) > least, before + 5);
+    await page.getByLabel("Search messages").fill("word2999");
+    await page.getByText("0 messages").waitFor();
+    await page.getByLabel("Search messages").fill("end of paragraph 2999");
+    await page.getByText("1 messages").waitFor();
+    await page.getByRole("link", { name: "Chat" }).click();
+    await page.getByRole("button", { name: "Cancel" }).click();
+    await isIdle(page);
   });
 
   test("an admin sees the state of the server", async () => {
@@ -343,6 +429,56 @@ describe("records", () => {
 });
 
 describe("faults", () => {
+  test("a session outside of the list is known to end its turn", async () => {
+    const page = await site.open();
+    const id = await startSession(page);
+    await prompt(page, "wait");
+    await shown(page, "waiting");
+    const archived = await page.request.post(`${site.server.origin}/api/sessions/${encodeURIComponent(id)}/archive`, { data: { archived: true }, headers: { Origin: site.server.origin } });
+    assert.equal(archived.status(), 204);
+    await page.reload();
+    await shown(page, "waiting");
+    await prompt(page, "next in line");
+    await page.getByRole("button", { name: "Cancel" }).click();
+    await shown(page, "echo: next in line");
+    await isIdle(page);
+  });
+
+  test("a reload and a second tab say how the last turn ended", async () => {
+    const page = await site.open();
+    const id = await startSession(page);
+    const tab = await site.openTab(page, `#/s/${id}`);
+    for (const [text, note] of [["refuse", "The model refused to go on"], ["fail", /^the model is not reachable$/i]]) {
+      await prompt(page, text);
+      for (const view of [page, tab]) await view.locator(".note").last().getByText(note).waitFor();
+      await page.reload();
+      await page.locator(".note").getByText(note).waitFor();
+      assert.equal(await page.locator(".note").count(), 1);
+    }
+    await prompt(tab, "wait");
+    await shown(page, "waiting");
+    await page.getByRole("button", { name: "Cancel" }).click();
+    for (const view of [page, tab]) await view.getByText("Cancelled", { exact: true }).waitFor();
+    await prompt(tab, "and on");
+    await shown(page, "echo: and on");
+    await page.locator(".note").waitFor({ state: "detached" });
+  });
+
+  test("a session that could not be opened is tried again", async () => {
+    const page = await site.open();
+    const id = await startSession(page);
+    await prompt(page, "hi");
+    await shown(page, "echo: hi");
+    const archived = await page.request.post(`${site.server.origin}/api/sessions/${encodeURIComponent(id)}/archive`, { data: { archived: true }, headers: { Origin: site.server.origin } });
+    assert.equal(archived.status(), 204);
+    await page.route("**/api/overview?session=*", (route) => route.fulfill({ status: 503, json: { error: "the store is busy" } }));
+    await page.reload();
+    await page.getByText("This session cannot be opened").waitFor();
+    await page.unrouteAll();
+    await page.getByRole("button", { name: "Try again" }).click();
+    await shown(page, "echo: hi");
+  });
+
   test("a second tab and a reload show the same conversation", async () => {
     const page = await site.open();
     const id = await startSession(page);

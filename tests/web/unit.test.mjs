@@ -114,6 +114,8 @@ describe("connection", () => {
     assert.ok(connection.traffic.length <= 2000);
     assert.ok(connection.trafficSize <= 8 << 20);
     assert.equal(connection.traffic.at(-1).text, "4999");
+    // The rows of a view keep their numbers.
+    assert.deepEqual([connection.traffic.at(-1).number - connection.traffic[0].number + 1, connection.traffic.at(-1).number], [connection.traffic.length, connection.trafficCount]);
   });
 });
 
@@ -146,11 +148,15 @@ describe("text", () => {
   });
 
   test("files and commands are completed where they begin", async () => {
-    const { completeMention, findMention, toBlocks } = await load("mentions.js");
+    const { completeMention, findFileNames, findMention, toBlocks } = await load("mentions.js");
     const found = ["/rev", "see /rev", "look at @src/pa", "me@home", "@"].map((text) => findMention(text, text.length));
     assert.deepEqual(found.map((mention) => mention && `${mention.kind} ${mention.start} ${mention.query}`), ["command 0 rev", null, "file 8 src/pa", null, "file 0 "]);
     assert.deepEqual(completeMention("look at @s now", 10, findMention("look at @s now", 10), "src/a.rs"), { text: "look at @src/a.rs  now", cursor: 18 });
     assert.deepEqual(toBlocks("see @a b.rs", ["a b.rs", "gone.rs"], "/p", []), [{ type: "text", text: "see @a b.rs" }, { type: "resource_link", uri: "file:///p/a%20b.rs", name: "a b.rs" }]);
+    assert.deepEqual(toBlocks("see @a.rs.bak, then (@b.rs).", ["a.rs", "b.rs"], "/p", []).slice(1).map(({ name }) => name), ["b.rs"]);
+    // What is being written is not looked up, and a name may end a sentence.
+    assert.deepEqual(findFileNames("@a.rs, me@home @b", 17), ["a.rs,", "a.rs"]);
+    assert.deepEqual(findFileNames("@a.rs, me@home @b", -1), ["a.rs,", "a.rs", "b"]);
   });
 });
 
@@ -246,8 +252,28 @@ describe("views", () => {
 
   test("messages on the wire have names", async () => {
     const { messageName } = await load("views/wire.js");
-    const names = [{ method: "session/update", params: { update: { sessionUpdate: "plan" } } }, { id: 3, method: "session/prompt" }, { id: 3, result: {} }, { id: 3, error: { message: "no" } }, null].map(messageName);
-    assert.deepEqual(names.map(({ name, detail }) => `${name}: ${detail}`), ["session/update: plan", "session/prompt: request 3", "result: of request 3", "error: no", "result: of request undefined"]);
+    const names = [{ method: "session/update", params: { update: { sessionUpdate: "plan" } } }, { id: 3, method: "session/prompt" }, { id: 3, result: {} }, { id: 3, error: { message: "no" } }, null].map((message) => messageName(message));
+    assert.deepEqual(names.map(({ name, detail }) => `${name}: ${detail}`), ["session/update: plan", "session/prompt: request 3", "result: request 3", "error: request 3: no", "no message: "]);
+  });
+
+  test("messages of a session have a direction and a number, and of the page a time and a request", async () => {
+    const { eventEntry, trafficEntries } = await load("views/wire.js");
+    const describe = ({ key, direction, name, detail }) => `${key} ${direction} ${name}: ${detail}`;
+    const update = (sessionUpdate) => ({ method: "session/update", params: { update: { sessionUpdate } } });
+    const events = [
+      { seq: 1, kind: "update", message: update("user_message_chunk") }, { seq: 2, kind: "update", message: update("agent_message_chunk") },
+      { seq: 3, kind: "request", message: null }, { seq: 4, kind: "response", message: { id: 7, result: { stopReason: "end_turn" } } },
+    ];
+    assert.deepEqual(events.map((event) => describe(eventEntry(event))), [
+      "e1 out session/update: user_message_chunk", "e2 in session/update: agent_message_chunk",
+      "e3 in request to one client: not kept", "e4 in result: request 7: end_turn",
+    ]);
+    const traffic = [["out", { id: 1, method: "session/prompt" }], ["in", { id: 1, method: "session/request_permission" }], ["out", { id: 1, result: {} }], ["in", { id: 1, error: { message: "no" } }]];
+    const rows = trafficEntries([...traffic.map(([direction, message], index) => ({ number: index + 5, at: 0, direction, text: JSON.stringify(message) })), { number: 9, at: 0, direction: "in", text: "{" }]);
+    assert.deepEqual(rows.map(describe), [
+      "p5 out session/prompt: request 1", "p6 in session/request_permission: request 1", "p7 out result: session/request_permission, request 1",
+      "p8 in error: session/prompt, request 1: no", "p9 in not JSON: ",
+    ]);
   });
 });
 

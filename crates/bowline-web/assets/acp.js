@@ -4,7 +4,7 @@ import { batch } from "./lib.js";
 
 /** @typedef {import("./types.js").Json} Json */
 /** @typedef {"connecting"|"open"|"lost"|"closed"} ConnectionState */
-/** @typedef {{at: number, direction: "in"|"out", text: string}} Traffic */
+/** @typedef {{number: number, at: number, direction: "in"|"out", text: string}} Traffic */
 
 /** The most messages of this page's own traffic that are kept, and their size in characters; twice that for a while. */
 const MAX_TRAFFIC = 1000;
@@ -64,6 +64,7 @@ export class Connection {
     /** @type {Traffic[]} */
     this.traffic = [];
     this.trafficSize = 0;
+    this.trafficCount = 0;
     this.attempt = 0;
     /** @type {string[]} */
     this.inbox = [];
@@ -260,7 +261,8 @@ export class Connection {
 
   /** @param {"in"|"out"} direction @param {string} text */
   record(direction, text) {
-    this.traffic.push({ at: Date.now(), direction, text });
+    this.trafficCount += 1;
+    this.traffic.push({ number: this.trafficCount, at: Date.now(), direction, text });
     this.trafficSize += text.length;
     // Half of them at once: the first entries of an array are costly to remove one by one.
     if (this.traffic.length > 2 * MAX_TRAFFIC || this.trafficSize > 2 * MAX_TRAFFIC_SIZE) {

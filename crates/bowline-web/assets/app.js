@@ -4,12 +4,12 @@ import { html, render, signal, useEffect, useState } from "./lib.js";
 import { get, post } from "./api.js";
 import { connectionError, connectionState, me, reconnect, startClient } from "./client.js";
 import { Icon, Mark } from "./icons.js";
-import { Keyboard, showHelp } from "./keyboard.js";
+import { Keyboard, showHelp, startKeyboard } from "./keyboard.js";
 import { startNotifications, toggleNotifications } from "./notifications.js";
 import { startOverview } from "./overview-store.js";
-import { startTheme, theme, toggleTheme, wantsNotifications } from "./preferences.js";
+import { isDark, startTheme, toggleTheme, wantsNotifications } from "./preferences.js";
 import { route, startRouter } from "./router.js";
-import { Boundary, Confirmation, Problem, Toasts } from "./ui.js";
+import { Boundary, Confirmation, keepDroppedFiles, Problem, Toasts } from "./ui.js";
 import { Audit } from "./views/audit.js";
 import { Changes } from "./views/changes.js";
 import { Conversation } from "./views/conversation.js";
@@ -49,6 +49,7 @@ async function enter() {
   startClient();
   startOverview(() => location.reload());
   startNotifications();
+  startKeyboard();
 }
 
 function Login() {
@@ -84,7 +85,7 @@ function Bar() {
     <span class="spacer"></span>
     <${ConnectionNote} />
     <button type="button" class="quiet icon-button" aria-label="Notifications" aria-pressed=${wantsNotifications.value} title="Notify me when a session waits" onClick=${() => void toggleNotifications()}><${Icon} name="bell" /></button>
-    <button type="button" class="quiet icon-button" aria-label="Light or dark" title="Light or dark (t)" onClick=${toggleTheme}><${Icon} name=${theme.value === "dark" ? "sun" : "moon"} /></button>
+    <button type="button" class="quiet icon-button" aria-label="Light or dark" title="Light or dark (t)" onClick=${toggleTheme}><${Icon} name=${isDark.value ? "sun" : "moon"} /></button>
     <button type="button" class="quiet icon-button" aria-label="Keys" title="Keys (?)" onClick=${showHelp}><${Icon} name="help" /></button>
   </header>`;
 }
@@ -131,6 +132,7 @@ function App() {
 
 startTheme();
 startRouter();
+keepDroppedFiles();
 const root = document.getElementById("app");
 if (root) render(html`<${App} />`, root);
 void start();

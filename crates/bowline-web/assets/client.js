@@ -3,7 +3,7 @@
 import { computed, effect, signal } from "./lib.js";
 import { CONNECTION_LOST, Connection, RpcError } from "./acp.js";
 import { addNote, addPrompt, applySetup, applyUpdate, createState, endTurn, hasPrompt, settings } from "./store.js";
-import { findSession, patchSession, prepared, refreshOverview, sessions as summaries } from "./overview-store.js";
+import { fetchSession, findSession, patchSession, prepared, refreshOverview, sessions as summaries } from "./overview-store.js";
 import { rememberSettings } from "./preferences.js";
 
 /** @typedef {import("./types.js").Json} Json */
@@ -175,7 +175,7 @@ async function newSession(cwd, name) {
   return session;
 }
 
-/** @param {LiveSession} session @param {Record<string, string|boolean>} chosen */
+/** @param {LiveSession} session @param {Record<string, string|boolean|undefined>} chosen */
 async function startSession(session, chosen) {
   for (const setting of settings(session.state)) {
     const value = chosen[setting.id];
@@ -201,7 +201,7 @@ export class PreparedSession {
     });
   }
 
-  /** Applies settings, and returns the session's id. @param {Record<string, string|boolean>} chosen */
+  /** Applies settings, and returns the session's id. @param {Record<string, string|boolean|undefined>} chosen */
   async start(chosen) {
     const session = await this.opening;
     prepared.value = prepared.value.filter((id) => id !== session.id);
@@ -216,7 +216,7 @@ export class PreparedSession {
   }
 }
 
-/** Creates a session, applies settings to it, and returns its id. @param {string} cwd @param {string} agent @param {Record<string, string|boolean>} chosen */
+/** Creates a session, applies settings to it, and returns its id. @param {string} cwd @param {string} agent @param {Record<string, string|boolean|undefined>} chosen */
 export async function createSession(cwd, agent, chosen) {
   return startSession(await newSession(cwd, agent), chosen);
 }
@@ -247,6 +247,7 @@ export class LiveSession {
     this.summary = computed(() => summaries.value?.find((summary) => summary.id === id) ?? this.found.value);
     this.isBusy = computed(() => this.ownTurn.value || ["working", "waiting"].includes(this.summary.value?.state ?? ""));
     this.loads = 0;
+    this.lookUps = 0;
     /** Whether the history is on its way: a prompt that is sent meanwhile would be missing in it. */
     this.isLoading = signal(false);
     /** The prompt that was sent and not answered. @type {ContentBlock[]|null} */
@@ -261,7 +262,18 @@ export class LiveSession {
         // Not in the effect itself, which must not depend on what sending reads.
         queueMicrotask(() => this.sendQueued(next));
       }
+    }), effect(() => {
+      // Of a session outside of the list, such as an archived one, only the server knows the state.
+      if (summaries.value && !summaries.value.some((summary) => summary.id === id)) void this.lookUp();
     })];
+  }
+
+  /** Asks the server what the session is doing. */
+  async lookUp() {
+    this.lookUps += 1;
+    const lookUp = this.lookUps;
+    const summary = await fetchSession(this.id).catch(() => null);
+    if (summary && lookUp === this.lookUps) this.found.value = summary;
   }
 
   /** Ends what the page does for the session. */
@@ -377,22 +389,33 @@ export class LiveSession {
     try {
       const { stopReason } = await connection.request("session/prompt", { sessionId: this.id, prompt: blocks });
       this.unconfirmed = null;
-      const note = STOP_NOTES[stopReason];
-      if (note) addNote(this.state, stopReason === "cancelled" ? "info" : "warning", note);
+      this.patch({ state: "idle", failure: null, stopReason });
+      const note = stopNote(stopReason);
+      if (note) addNote(this.state, note.level, note.text);
     } catch (error) {
       if (error instanceof RpcError && error.code === CONNECTION_LOST) return;
       this.unconfirmed = null;
+      this.patch({ state: "failed", failure: error instanceof Error ? error.message : String(error), stopReason: null });
       addNote(this.state, "error", error instanceof Error ? error.message : String(error));
     }
     endTurn(this.state);
-    patchSession(this.id, { state: "idle", failure: null });
     this.ownTurn.value = false;
     this.touch();
     refreshOverview();
   }
 
+  /** Changes what is known of the session until the server's next answer. @param {Partial<import("./types.js").SessionSummary>} change */
+  patch(change) {
+    patchSession(this.id, change);
+    if (this.found.value) this.found.value = { ...this.found.value, ...change };
+  }
+
+  /** Cancels the turn. Whoever cancels answers what the agent asks meanwhile. */
   cancel() {
     connection.notify("session/cancel", { sessionId: this.id });
+    for (const question of this.questions.value) {
+      answer(question, question.method === "session/request_permission" ? { outcome: { outcome: "cancelled" } } : { action: "cancel" });
+    }
   }
 
   /** @param {import("./types.js").Setting} setting @param {string|boolean} value */
@@ -423,6 +446,12 @@ const STOP_NOTES = {
   max_turn_requests: "The turn reached its limit of model requests",
   refusal: "The model refused to go on",
 };
+
+/** Returns the note for how a turn ended; `null` if it ended by itself. @param {string|null|undefined} reason @returns {{level: "info"|"warning", text: string}|null} */
+export function stopNote(reason) {
+  const text = reason && Object.hasOwn(STOP_NOTES, reason) ? STOP_NOTES[reason] : undefined;
+  return text ? { level: reason === "cancelled" ? "info" : "warning", text } : null;
+}
 
 let queueKey = 0;
 

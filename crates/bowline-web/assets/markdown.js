@@ -2,7 +2,7 @@
 //
 // While a text grows, only its last block can still change, so only the text from there on is sent.
 
-import { Component, h, html, signal } from "./lib.js";
+import { Component, h, html, signal, useEffect, useState } from "./lib.js";
 import { post } from "./api.js";
 import { visible, visibleProse } from "./format.js";
 
@@ -155,7 +155,7 @@ function toNode(node, depth, isCode) {
         : h("span", {}, ...children);
     case "pre":
       return html`<div class="code" role="group" aria-label=${attributes.lang ? `Code, ${attributes.lang}` : "Code"}>
-        <div class="code-head"><span>${attributes.lang ?? ""}</span><button type="button" class="quiet small" onClick=${() => copy(textOf(node))}>Copy</button></div>
+        <div class="code-head"><span>${attributes.lang ?? ""}</span><${CopyButton} text=${textOf(node)} /></div>
         <pre tabindex="0">${children}</pre>
       </div>`;
     case "table":
@@ -185,7 +185,32 @@ function textOf(node) {
   return typeof node === "string" ? node : (node.c ?? []).map(textOf).join("");
 }
 
-/** @param {string} text */
-export function copy(text) {
-  navigator.clipboard?.writeText(text).catch(() => undefined);
+/** How long a button says what it did, in milliseconds. */
+const FEEDBACK_TIME = 2000;
+
+/** @param {{text: string}} props */
+function CopyButton({ text }) {
+  const [outcome, setOutcome] = useState("");
+  useEffect(() => {
+    if (!outcome) return undefined;
+    const timer = setTimeout(() => setOutcome(""), FEEDBACK_TIME);
+    return () => clearTimeout(timer);
+  }, [outcome]);
+  const onClick = async () => setOutcome((await copy(text)) ? "Copied" : "Not copied");
+  return html`<button type="button" class="quiet small" onClick=${onClick}><span aria-live="polite">${outcome || "Copy"}</span></button>`;
+}
+
+/** Copies a text, and returns whether the browser did. @param {string} text */
+async function copy(text) {
+  const written = navigator.clipboard?.writeText(text).then(() => true, () => false);
+  if (await written) return true;
+  // Pages that are not secure have no clipboard of their own, but may copy what is selected.
+  const onCopy = (/** @type {ClipboardEvent} */ event) => {
+    event.preventDefault();
+    event.clipboardData?.setData("text/plain", text);
+  };
+  document.addEventListener("copy", onCopy);
+  const isCopied = document.execCommand("copy");
+  document.removeEventListener("copy", onCopy);
+  return isCopied;
 }

@@ -1,6 +1,6 @@
 // What a person chose in this browser: colours, diff layout, and the last settings of new sessions.
 
-import { effect, signal } from "./lib.js";
+import { computed, effect, signal } from "./lib.js";
 
 /** @template T @param {string} name @param {T} initial @param {(value: any) => boolean} isValid @returns {import("./types.js").Signal<T>} */
 function stored(name, initial, isValid) {
@@ -59,8 +59,19 @@ export function startTheme() {
   });
 }
 
-/** Switches to the colours that are not shown now. */
+/** Whether the system's colours are dark. */
+const isSystemDark = signal(false);
+if (typeof window !== "undefined") {
+  const query = matchMedia("(prefers-color-scheme: dark)");
+  isSystemDark.value = query.matches;
+  query.addEventListener("change", () => (isSystemDark.value = query.matches));
+}
+
+/** Whether the colours are dark. */
+export const isDark = computed(() => (theme.value === "system" ? isSystemDark.value : theme.value === "dark"));
+
+/** Switches to the colours that are not shown now. If those are the system's, the page follows the system again. */
 export function toggleTheme() {
-  const dark = theme.value === "dark" || (theme.value === "system" && matchMedia("(prefers-color-scheme: dark)").matches);
-  theme.value = dark ? "light" : "dark";
+  const wanted = !isDark.value;
+  theme.value = wanted === isSystemDark.value ? "system" : wanted ? "dark" : "light";
 }

@@ -5,6 +5,7 @@
 
 import { html, useEffect, useRef, useState } from "./lib.js";
 import { plainOutput } from "./format.js";
+import { isDark } from "./preferences.js";
 
 /** @typedef {import("./types.js").TerminalOutput} TerminalOutput */
 
@@ -74,6 +75,16 @@ function colour(element, name) {
   return color;
 }
 
+/** Returns the page's colours for xterm.js. @param {HTMLElement} element */
+function colours(element) {
+  const shade = (/** @type {string} */ name) => colour(element, name);
+  return {
+    background: shade("--code-bg"), foreground: shade("--text"), cursor: shade("--code-bg"), selectionBackground: shade("--selection"),
+    red: shade("--red"), green: shade("--green"), yellow: shade("--amber"), cyan: shade("--accent"), brightBlack: shade("--muted"),
+    brightRed: shade("--red"), brightGreen: shade("--green"), brightYellow: shade("--amber"), brightCyan: shade("--accent"),
+  };
+}
+
 /** @param {{output: TerminalOutput, length: number, label: string}} props `length` makes a change visible */
 export function TerminalView({ output, length, label }) {
   const host = useRef(/** @type {HTMLDivElement|null} */ (null));
@@ -90,15 +101,10 @@ export function TerminalView({ output, length, label }) {
     loadLibrary().then(({ Terminal, FitAddon }) => {
       const element = host.current;
       if (isGone || !element) return;
-      const shade = (/** @type {string} */ name) => colour(element, name);
       made = new Terminal({
         disableStdin: true, convertEol: true, scrollback: 5000, rows: 4, fontSize: 12.5, allowProposedApi: false, cursorInactiveStyle: "none",
         fontFamily: getComputedStyle(element).getPropertyValue("--mono"), screenReaderMode: false, linkHandler: null,
-        theme: {
-          background: shade("--code-bg"), foreground: shade("--text"), cursor: shade("--code-bg"), selectionBackground: shade("--selection"),
-          red: shade("--red"), green: shade("--green"), yellow: shade("--amber"), cyan: shade("--accent"), brightBlack: shade("--muted"),
-          brightRed: shade("--red"), brightGreen: shade("--green"), brightYellow: shade("--amber"), brightCyan: shade("--accent"),
-        },
+        theme: colours(element),
       });
       for (const code of DROPPED_OSC) made.parser.registerOscHandler(code, () => true);
       const fit = new FitAddon();
@@ -132,6 +138,10 @@ export function TerminalView({ output, length, label }) {
       if (used > terminal.rows) terminal.resize(terminal.cols, used);
     });
   }, [terminal, length]);
+
+  useEffect(() => {
+    if (terminal && host.current) terminal.options.theme = colours(host.current);
+  }, [terminal, isDark.value]);
 
   return html`<div class="terminal-box">
     ${isPlain

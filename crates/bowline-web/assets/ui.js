@@ -66,6 +66,20 @@ export function Confirmation() {
   <//>`;
 }
 
+/** Returns whether files are dragged, and not text of the page. @param {DragEvent} event */
+export function hasFiles(event) {
+  return event.dataTransfer?.types.includes("Files") === true;
+}
+
+/** Keeps the browser from leaving the page for a file that is dropped on it, from here on. */
+export function keepDroppedFiles() {
+  for (const name of /** @type {const} */ (["dragover", "drop"])) {
+    document.addEventListener(name, (event) => {
+      if (hasFiles(event)) event.preventDefault();
+    });
+  }
+}
+
 /** Short messages about what just happened. */
 const toasts = signal(/** @type {{key: number, text: string, isError: boolean}[]} */ ([]));
 let toastKey = 0;

@@ -8,6 +8,8 @@ pub(super) const INTERRUPTED: &str =
     "the server stopped during this request; what the agent did until then is in the session";
 /// The longest reason of a failure that is remembered, in characters.
 const MAX_FAILURE_CHARS: usize = 1000;
+/// The longest stop reason that is remembered, in characters.
+const MAX_STOP_REASON_CHARS: usize = 100;
 /// The longest report of usage that is remembered, in bytes.
 const MAX_USAGE_BYTES: usize = 4096;
 /// The most events that wait for a subscriber; one that is slower learns that it missed some.
@@ -50,6 +52,8 @@ pub struct SessionActivity {
     pub usage: Option<Value>,
     /// Why the last turn failed, if it did.
     pub failure: Option<String>,
+    /// Why the last turn ended, if it did not fail.
+    pub stop_reason: Option<String>,
 }
 
 /// What happens at a hub, for an overview.
@@ -83,13 +87,17 @@ impl HubState {
             usage: pending.last_turn.usage.clone(),
             failure: (state == SessionState::Failed)
                 .then(|| pending.last_turn.failure.clone().unwrap_or_else(|| INTERRUPTED.to_owned())),
+            stop_reason: pending.last_turn.stop_reason.clone().filter(|_| state != SessionState::Failed),
         }
     }
 
-    /// Notes whether the last turn of a session failed, and why. It is stored with the response.
-    pub(super) fn note_turn(&mut self, session: &SessionId, failure: Option<&str>) {
+    /// Notes how the last turn of a session ended: with a stop reason, or why it failed. It is stored with the response.
+    pub(super) fn note_turn(&mut self, session: &SessionId, outcome: Result<Option<&str>, &str>) {
         if let Some(open) = self.sessions.get_mut(session) {
-            open.pending.last_turn.failure = failure.map(|why| why.chars().take(MAX_FAILURE_CHARS).collect());
+            let shorten = |text: &str, limit| text.chars().take(limit).collect();
+            open.pending.last_turn.failure = outcome.err().map(|why| shorten(why, MAX_FAILURE_CHARS));
+            let stop_reason = outcome.ok().flatten();
+            open.pending.last_turn.stop_reason = stop_reason.map(|why| shorten(why, MAX_STOP_REASON_CHARS));
         }
     }
 }

@@ -197,10 +197,13 @@ fn route_response(
             let response: Bytes = replace_id(line, raw, &json!(id).to_string()).into();
             if let (Some(session), "session/prompt") = (&session, &*method) {
                 let has_failed = matches!(peek(line), PeekedMessage::Response { is_error: true, .. });
-                let message: Value =
-                    if has_failed { serde_json::from_slice(line).unwrap_or_default() } else { Value::Null };
-                let why = message["error"]["message"].as_str().unwrap_or("no reason was given");
-                state.note_turn(session, has_failed.then_some(why));
+                let message: Value = serde_json::from_slice(line).unwrap_or_default();
+                let outcome = if has_failed {
+                    Err(message["error"]["message"].as_str().unwrap_or("no reason was given"))
+                } else {
+                    Ok(message["result"]["stopReason"].as_str())
+                };
+                state.note_turn(session, outcome);
             }
             if let (Some(session), Some(params)) = (&session, &params) {
                 note_setting(hub, state, session, &connection, &method, params, line);

@@ -199,6 +199,7 @@ async fn sessions_are_changed_listed_and_deleted() {
             answered: vec![],
             last_turn: Box::new(TurnReport {
                 failure: Some("why".to_owned()),
+                stop_reason: Some("refusal".to_owned()),
                 usage: Some(json!({ "used": 1 })),
             }),
         };

@@ -6,6 +6,7 @@ import { answer } from "../client.js";
 import { DiffToolbar, TextDiffs } from "../diff.js";
 import { plural, visible, withRelativePaths } from "../format.js";
 import { Icon } from "../icons.js";
+import { addKeys } from "../keyboard.js";
 import { Markdown } from "../markdown.js";
 import { commandOf, diffsOf } from "./tool-call.js";
 
@@ -36,8 +37,8 @@ function keyOf(options, option) {
   return ["y", "s", "p", "n"].find((key) => optionForKey(options, key) === option);
 }
 
-/** @param {{question: Question, count: number, root: string, canAnswer: boolean, call: import("../types.js").ToolCall|null}} props */
-export function Approval({ question, count, root, canAnswer, call: announced }) {
+/** @param {{question: Question, count: number, root: string, canAnswer: boolean, call: import("../types.js").ToolCall|null, cancel: any}} props */
+export function Approval({ question, count, root, canAnswer, call: announced, cancel }) {
   const options = useMemo(() => toOptions(question.params.options), [question]);
   // The request names only what differs from the call that was announced.
   const call = { ...announced, ...withoutNull(question.params.toolCall ?? {}) };
@@ -64,23 +65,13 @@ export function Approval({ question, count, root, canAnswer, call: announced }) 
   const reject = optionForKey(options, "n");
 
   // Before the answers are shown as ready, so that no key is lost in between.
-  useLayoutEffect(() => {
-    const onKey = (/** @type {KeyboardEvent} */ event) => {
-      if (event.repeat || event.ctrlKey || event.metaKey || event.altKey || isTyping(event.target) || document.querySelector("dialog[open]")) return;
-      if (event.key === "r" && reject) {
-        event.preventDefault();
-        setReason((old) => old ?? "");
-        return;
-      }
-      const option = optionForKey(options, event.key);
-      if (option) {
-        event.preventDefault();
-        choose(option);
-      }
-    };
-    document.addEventListener("keydown", onKey);
-    return () => document.removeEventListener("keydown", onKey);
-  });
+  useLayoutEffect(() => addKeys((key) => {
+    const option = optionForKey(options, key);
+    if (option) choose(option);
+    else if (key === "r" && reject) setReason((old) => old ?? "");
+    else return false;
+    return true;
+  }));
 
   const files = useMemo(() => diffsOf(/** @type {any} */ (call)), [question]);
   const texts = useMemo(() => textsOf(call), [question]);
@@ -88,7 +79,7 @@ export function Approval({ question, count, root, canAnswer, call: announced }) 
   const rejects = options.filter(({ kind }) => !kind.startsWith("allow"));
   return html`<section class="approval" ref=${panel} role="group" aria-label="Permission request" aria-live="polite">
     <header><span class="approval-mark"><${Icon} name="warning" /></span><h2><bdi>${visible(withRelativePaths(typeof call.title === "string" && call.title ? call.title : "The agent asks for permission", root))}</bdi></h2>
-      ${count > 1 && html`<span class="muted">1 of ${plural(count, "request")}</span>`}</header>
+      ${count > 1 && html`<span class="muted">1 of ${plural(count, "request")}</span>`}${cancel}</header>
     <div class="approval-body" tabindex="0" role="region" aria-label="What is asked for">
       ${command && html`<pre class="command" aria-label="Command">${visible(command)}</pre>${dangers && dangers.length > 0 && html`<ul class="dangers" aria-label="Dangers">${dangers.map((danger) => html`<li>${visible(danger)}</li>`)}</ul>`}`}
       ${texts.map((part) => html`<${RequestText} part=${part} hasDetails=${files.length > 0 || command !== null} command=${command} known=${dangers ?? []} />`)}
@@ -201,11 +192,6 @@ function Described({ call }) {
   if (paths.length === 0 && (call.rawInput === undefined || call.rawInput === null)) return html`<p class="muted">The agent does not say what it wants to do.</p>`;
   return html`${paths.map((/** @type {string} */ path) => html`<p class="path"><bdi>${visible(path)}</bdi></p>`)}
     ${call.rawInput !== undefined && call.rawInput !== null && html`<pre class="output">${visible(JSON.stringify(call.rawInput, null, 2)).slice(0, 20_000)}</pre>`}`;
-}
-
-/** @param {EventTarget|null} target */
-export function isTyping(target) {
-  return target instanceof HTMLElement && (target.isContentEditable || ["INPUT", "TEXTAREA", "SELECT"].includes(target.tagName));
 }
 
 /** @param {Record<string, any>} value */

@@ -50,7 +50,7 @@ export function Audit() {
     <div class="toolbar" role="search">
       <label class="search"><${Icon} name="search" /><span class="hidden">Search the audit log</span><input type="search" id="search" placeholder="Search operation, target or session" value=${query} onInput=${(/** @type {any} */ event) => setQuery(event.target.value)} /></label>
       <label class="setting"><span class="hidden">Decision</span><select value=${decision} onChange=${(/** @type {any} */ event) => setDecision(event.target.value)}>
-        <option value="">All decisions</option><option value="allowed">Allowed</option><option value="denied">Denied</option></select></label>
+        <option value="">All decisions</option><option value="allowed">Allowed</option><option value="denied">Denied</option><option value="failed">Failed</option><option value="cancelled">Cancelled</option></select></label>
       ${directories.length > 1 && html`<label class="setting"><span class="hidden">Workspace</span><select value=${cwd} onChange=${(/** @type {any} */ event) => { setCwd(event.target.value); setCheck(null); }}>
         <option value="">Workspace used last</option>${directories.map((directory) => html`<option value=${directory}>${shortPath(directory)}</option>`)}</select></label>`}
     </div>

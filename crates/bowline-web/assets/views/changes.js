@@ -1,20 +1,21 @@
 // What changed in a session: by turn, file and hunk, each with undo and redo.
 
-import { html, useEffect, useState } from "../lib.js";
+import { html, useEffect, useRef, useState } from "../lib.js";
 import { get, post, sessionPath } from "../api.js";
 import { me, openSession } from "../client.js";
 import { DiffToolbar, HunkView, Omitted, TextDiffs } from "../diff.js";
 import { clockTime, plural, relativePath, visible } from "../format.js";
 import { Icon } from "../icons.js";
+import { onSessionChange } from "../overview-store.js";
 import { ignoreWhitespace } from "../preferences.js";
-import { Empty, Problem, reportError, toast } from "../ui.js";
+import { confirmAction, Empty, Problem, reportError, toast } from "../ui.js";
 import { SessionTabs } from "./conversation.js";
 
 /** @typedef {import("../types.js").ChangedFile} ChangedFile */
 /** @typedef {import("../types.js").ChangedTurn} ChangedTurn */
 /** @typedef {import("../types.js").Conflict} Conflict */
 /** @typedef {"undo"|"redo"} Action */
-/** @typedef {(action: Action, target: Record<string, unknown>) => void} Act */
+/** @typedef {(action: Action, target: Record<string, unknown>, path: string) => void} Act */
 
 /** @type {Record<string, string>} */
 const AUTHORS = { agent: "Agent", command: "Command", user: "You", disk: "Found on disk" };
@@ -27,11 +28,25 @@ export function Changes({ id }) {
   const [refused, setRefused] = useState(/** @type {{action: Action, target: Record<string, unknown>, conflicts: Conflict[]}|null} */ (null));
   const root = session.cwd.value;
   const ignore = ignoreWhitespace.value;
-  const load = () => get(sessionPath(id, "changes"), { ignoreWhitespace: ignore }).then((answer) => { setData(answer); setError(""); }, (failure) => setError(failure.message));
-  // A turn that ends has made its changes.
+  const loads = useRef({ isRunning: false, isStale: false });
+  const load = async () => {
+    const { current: state } = loads;
+    state.isStale = true;
+    if (state.isRunning) return;
+    state.isRunning = true;
+    while (state.isStale) {
+      state.isStale = false;
+      await get(sessionPath(id, "changes"), { ignoreWhitespace: ignoreWhitespace.peek() }).then((answer) => { setData(answer); setError(""); }, (failure) => setError(failure.message));
+    }
+    state.isRunning = false;
+  };
+  // A turn that ends has made its changes; an undo in another tab changes no time.
   const updated = session.summary.value?.updatedAt;
   const isBusy = session.isBusy.value;
-  useEffect(() => void load(), [id, updated, isBusy, ignore]);
+  useEffect(() => void load(), [updated, isBusy, ignore]);
+  useEffect(() => onSessionChange((changed) => {
+    if (changed === null || changed === id) void load();
+  }), []);
 
   const act = async (/** @type {Action} */ action, /** @type {Record<string, unknown>} */ target) => {
     try {
@@ -44,6 +59,14 @@ export function Changes({ id }) {
     await load();
   };
   const allowed = me.value?.role === "observer" ? null : act;
+  const actOnFound = allowed && (async (/** @type {Action} */ action, /** @type {Record<string, unknown>} */ target, /** @type {string} */ path) => {
+    const isSure = action === "redo" || await confirmAction({
+      title: `Undo the change of ${visible(path)}?`,
+      text: "No agent is known to have made this change. It may be your own work.",
+      verb: "Undo",
+    });
+    if (isSure) await act(action, target);
+  });
   const turns = data?.turns ?? [];
   const count = new Set(turns.flatMap((turn) => turn.files.map((file) => file.path))).size;
 
@@ -61,7 +84,7 @@ export function Changes({ id }) {
       ${turns.map((turn) => html`<${Turn} key=${turn.id} turn=${turn} root=${root} act=${allowed} />`)}
       ${data && data.foundOnDisk.length > 0 && html`<section class="turn found" aria-label="Found on disk">
         <header><h2>Found on disk</h2><p class="muted">Changed by other programs while the session was open. They are not the agent's writes.</p></header>
-        ${data.foundOnDisk.map((file) => html`<${ChangedFileView} key=${file.changeId} file=${file} root=${root} act=${allowed} />`)}
+        ${data.foundOnDisk.map((file) => html`<${ChangedFileView} key=${file.changeId} file=${file} root=${root} act=${actOnFound} />`)}
       </section>`}
       ${data?.omitted ? html`<p class="muted center">${plural(data.omitted, "older change")} left out.</p>` : null}
     </div>
@@ -75,7 +98,7 @@ function Turn({ turn, root, act }) {
   const label = visible(turn.label || (turn.id === 0 ? "Outside of turns" : `Turn ${turn.id}`));
   return html`<section class=${isUndone ? "turn undone" : "turn"} aria-label=${`Turn: ${label}`}>
     <header><div><h2><bdi>${label}</bdi></h2><p class="muted">${AUTHORS[turn.by] ?? turn.by} · ${clockTime(turn.at)} · ${plural(turn.files.length, "change")}</p></div>
-      ${act && html`<button type="button" onClick=${() => act(action, { turn: turn.id })}><${Icon} name=${action} /> ${isUndone ? "Redo turn" : "Undo turn"}</button>`}</header>
+      ${act && html`<button type="button" onClick=${() => act(action, { turn: turn.id }, "")}><${Icon} name=${action} /> ${isUndone ? "Redo turn" : "Undo turn"}</button>`}</header>
     ${turn.files.map((file) => html`<${ChangedFileView} key=${file.changeId} file=${file} root=${root} act=${act} />`)}
   </section>`;
 }
@@ -91,7 +114,7 @@ function ChangedFileView({ file, root, act }) {
       ${file.change !== "modified" && html`<span class="tag">${file.change}</span>`}${file.undone && html`<span class="tag">undone</span>`}
       ${file.by === "command" && html`<span class="tag" title=${file.command ? visible(file.command) : undefined}>by a command</span>`}
       <span class="counts"><span class="added">+${file.added}</span> <span class="removed">−${file.removed}</span></span>
-      ${act && !file.pruned && html`<button type="button" class="small" onClick=${() => act(action, { change: file.changeId })} aria-label=${`${file.undone ? "Redo" : "Undo"} ${path}`}><${Icon} name=${action} /> ${file.undone ? "Redo" : "Undo"}</button>`}</header>
+      ${act && !file.pruned && html`<button type="button" class="small" onClick=${() => act(action, { change: file.changeId }, path)} aria-label=${`${file.undone ? "Redo" : "Undo"} ${path}`}><${Icon} name=${action} /> ${file.undone ? "Redo" : "Undo"}</button>`}</header>
     ${isOpen && html`
       ${file.binary && html`<p class="muted pad">A binary file: its content is not shown.</p>`}
       ${file.pruned && html`<p class="muted pad">The earlier text is no longer kept, so this cannot be undone.</p>`}
@@ -104,16 +127,26 @@ function ChangedFileView({ file, root, act }) {
 function HunkAction({ hunk, act, path }) {
   const action = hunk.undone ? "redo" : "undo";
   const name = hunk.undone ? "Redo hunk" : "Undo hunk";
-  return html`<button type="button" class="quiet small" onClick=${() => act(action, { hunk: hunk.id })} aria-label=${`${name} at line ${hunk.newStart} of ${path}`}>${name}</button>`;
+  return html`<button type="button" class="quiet small" onClick=${() => act(action, { hunk: hunk.id }, path)} aria-label=${`${name} at line ${hunk.newStart} of ${path}`}>${name}</button>`;
 }
 
-/** Conflicts of an action that was refused, with both sides. @param {{action: Action, target: Record<string, unknown>, conflicts: Conflict[], root: string, act: Act, onClose: () => void}} props */
+/** Conflicts of an action that was refused, with both sides. @param {{action: Action, target: Record<string, unknown>, conflicts: Conflict[], root: string, act: (action: Action, target: Record<string, unknown>) => void, onClose: () => void}} props */
 function Refused({ action, target, conflicts, root, act, onClose }) {
+  const paths = [...new Set(conflicts.map(({ path }) => path))];
+  const replace = async () => {
+    const names = paths.map((path) => visible(relativePath(path, root)));
+    const isSure = await confirmAction({
+      title: `Replace ${names.length === 1 ? names[0] : plural(names.length, "file")}?`,
+      text: `What was changed since is lost where it conflicts: ${names.join(", ")}.`,
+      verb: "Replace",
+    });
+    if (isSure) act(action, { ...target, conflicts: "force" });
+  };
   return html`<section class="conflict" role="alert" aria-label="Conflicts">
-    <header><h2><${Icon} name="warning" /> Nothing was changed: ${plural(conflicts.length, "file")} changed since</h2><button type="button" class="quiet icon-button" aria-label="Close" onClick=${onClose}><${Icon} name="close" /></button></header>
-    ${conflicts.map((conflict) => html`<${ConflictView} key=${conflict.path} conflict=${conflict} root=${root} action=${action} />`)}
+    <header><h2><${Icon} name="warning" /> Nothing was changed: ${plural(paths.length, "file")} changed since</h2><button type="button" class="quiet icon-button" aria-label="Close" onClick=${onClose}><${Icon} name="close" /></button></header>
+    ${conflicts.map((conflict, index) => html`<${ConflictView} key=${index} conflict=${conflict} root=${root} action=${action} />`)}
     <footer><button type="button" onClick=${() => act(action, { ...target, conflicts: "markers" })}>Write both sides with markers</button>
-      <button type="button" onClick=${() => act(action, { ...target, conflicts: "force" })}>Replace what is there now</button></footer>
+      <button type="button" onClick=${replace}>Replace what is there now</button></footer>
   </section>`;
 }
 

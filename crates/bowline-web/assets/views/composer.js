@@ -1,13 +1,13 @@
 // The prompt: text, completion of files and commands, attachments, the queue, and the session's settings.
 
-import { html, useEffect, useLayoutEffect, useRef, useState } from "../lib.js";
+import { html, useEffect, useLayoutEffect, useMemo, useRef, useState } from "../lib.js";
 import { get, sessionPath } from "../api.js";
 import { connectionState, promptText } from "../client.js";
 import { firstLine, visible } from "../format.js";
 import { Icon } from "../icons.js";
-import { completeMention, findMention, toBlocks } from "../mentions.js";
+import { completeMention, findFileNames, findMention, toBlocks } from "../mentions.js";
 import { settings } from "../store.js";
-import { reportError } from "../ui.js";
+import { hasFiles, reportError } from "../ui.js";
 
 /** @typedef {import("../types.js").ContentBlock} ContentBlock */
 /** @typedef {{value: string, detail: string}} Suggestion */
@@ -19,9 +19,32 @@ const MAX_ATTACHMENT = 10 << 20;
 /** The most attachments of a prompt. */
 const MAX_ATTACHMENTS = 20;
 
+/** The most file names of a draft that are looked up. */
+const MAX_LOOKED_UP = 50;
+
+/**
+ * What belongs to the text of a draft, by session, until the page is loaded again: attachments, the files that it names,
+ * and the names that were looked up.
+ * @typedef {{attachments: Attachment[], files: Set<string>, known: Set<string>}} Draft
+ * @type {Map<string, Draft>}
+ */
+const drafts = new Map();
+
+/** @param {string} id @returns {Draft} */
+function draftOf(id) {
+  const draft = drafts.get(id) ?? { attachments: [], files: new Set(), known: new Set() };
+  drafts.set(id, draft);
+  return draft;
+}
+
 /** @param {string} id */
 function draftKey(id) {
   return `bowline.draft.${id}`;
+}
+
+/** Whether text is written on a screen: its Enter begins a line, because it has no other key for that. */
+function isTouched() {
+  return matchMedia("(pointer: coarse)").matches;
 }
 
 /** Reads a file as a content block, if the agent accepts it. @param {File} file @param {import("../types.js").Json} accepts @returns {Promise<Attachment>} */
@@ -52,13 +75,13 @@ function toBase64(bytes) {
 /** @param {{session: import("../client.js").LiveSession, revision: number, canWrite: boolean}} props */
 export function Composer({ session, canWrite }) {
   const [text, setText] = useState(() => sessionStorage.getItem(draftKey(session.id)) ?? "");
-  const [attachments, setAttachments] = useState(/** @type {Attachment[]} */ ([]));
+  const draft = useMemo(() => draftOf(session.id), [session.id]);
+  const [attachments, setAttachments] = useState(draft.attachments);
   const [suggestions, setSuggestions] = useState(/** @type {Suggestion[]} */ ([]));
   const [selected, setSelected] = useState(0);
   const [isOver, setOver] = useState(false);
   const input = useRef(/** @type {HTMLTextAreaElement|null} */ (null));
   const picker = useRef(/** @type {HTMLInputElement|null} */ (null));
-  const files = useRef(/** @type {Set<string>} */ (new Set()));
   const mention = useRef(/** @type {import("../mentions.js").Mention|null} */ (null));
   const asked = useRef(0);
   const nextCursor = useRef(/** @type {number|null} */ (null));
@@ -67,7 +90,15 @@ export function Composer({ session, canWrite }) {
   useEffect(() => {
     if (text) sessionStorage.setItem(draftKey(session.id), text);
     else sessionStorage.removeItem(draftKey(session.id));
+    for (const name of findFileNames(text, document.activeElement === input.current ? input.current?.selectionStart ?? -1 : -1)) {
+      if (draft.known.has(name) || draft.known.size >= MAX_LOOKED_UP) continue;
+      draft.known.add(name);
+      get(sessionPath(session.id, "files"), { query: name }).then((answer) => noteFile(name, answer.files), () => draft.known.delete(name));
+    }
   }, [text]);
+  useEffect(() => {
+    draft.attachments = attachments;
+  }, [attachments]);
 
   useLayoutEffect(() => {
     const element = input.current;
@@ -80,10 +111,16 @@ export function Composer({ session, canWrite }) {
     }
   }, [text]);
 
+  /** Notes a file that is written without being chosen. @param {string} name @param {string[]} found */
+  const noteFile = (name, found) => {
+    if (found.includes(name)) draft.files.add(name);
+  };
+
   const complete = async () => {
     asked.current += 1;
     const request = asked.current;
     const element = input.current;
+    const before = mention.current;
     mention.current = element ? findMention(element.value, element.selectionStart) : null;
     const found = mention.current;
     /** @type {Suggestion[]} */
@@ -91,7 +128,12 @@ export function Composer({ session, canWrite }) {
     if (found?.kind === "command") {
       list = session.state.commands.filter(({ name }) => name.startsWith(found.query)).map(({ name, description, hint }) => ({ value: name, detail: hint ? `${hint} · ${description}` : description }));
     } else if (found?.kind === "file") {
+      // Until the answer is here, only what still matches can be chosen.
+      const query = found.query.toLowerCase();
+      setSuggestions((old) => (before?.kind === "file" && before.start === found.start ? old.filter(({ value }) => value.toLowerCase().includes(query)) : []));
+      setSelected(0);
       const answer = await get(sessionPath(session.id, "files"), { query: found.query }).catch(() => ({ files: [] }));
+      noteFile(found.query, answer.files);
       if (request !== asked.current) return;
       list = answer.files.map((/** @type {string} */ file) => ({ value: file, detail: "" }));
     }
@@ -102,7 +144,7 @@ export function Composer({ session, canWrite }) {
   const choose = (/** @type {Suggestion} */ suggestion) => {
     const element = input.current;
     if (!element || !mention.current) return;
-    if (mention.current.kind === "file") files.current.add(suggestion.value);
+    if (mention.current.kind === "file") draft.files.add(suggestion.value);
     const result = completeMention(element.value, element.selectionStart, mention.current, suggestion.value);
     nextCursor.current = result.cursor;
     setText(result.text);
@@ -113,11 +155,12 @@ export function Composer({ session, canWrite }) {
   const submit = () => {
     const trimmed = text.trim();
     if ((!trimmed && attachments.length === 0) || !canWrite) return;
-    session.prompt(toBlocks(trimmed, [...files.current], session.cwd.value, attachments.map(({ block }) => block)));
+    session.prompt(toBlocks(trimmed, [...draft.files], session.cwd.value, attachments.map(({ block }) => block)));
     setText("");
     setAttachments([]);
     setSuggestions([]);
-    files.current = new Set();
+    draft.files.clear();
+    draft.known.clear();
   };
 
   const attach = async (/** @type {Iterable<File>} */ list) => {
@@ -153,26 +196,39 @@ export function Composer({ session, canWrite }) {
         return;
       }
     }
-    if (event.key === "Enter" && !event.shiftKey) {
+    if (event.key === "Enter" && !event.shiftKey && (event.ctrlKey || event.metaKey || !isTouched())) {
       event.preventDefault();
       submit();
     }
   };
 
-  const onDrop = (/** @type {DragEvent} */ event) => {
-    event.preventDefault();
-    setOver(false);
-    void attach(event.dataTransfer?.files ?? []);
-  };
+  // Files are taken wherever they are dropped.
+  useEffect(() => {
+    if (!canWrite) return undefined;
+    const onDragOver = (/** @type {DragEvent} */ event) => setOver(hasFiles(event));
+    const onDragLeave = (/** @type {DragEvent} */ event) => event.relatedTarget === null && setOver(false);
+    const onDrop = (/** @type {DragEvent} */ event) => {
+      setOver(false);
+      if (hasFiles(event) && !document.querySelector("dialog[open]")) void attach([...(event.dataTransfer?.files ?? [])]);
+    };
+    document.addEventListener("dragover", onDragOver);
+    document.addEventListener("dragleave", onDragLeave);
+    document.addEventListener("drop", onDrop);
+    return () => {
+      document.removeEventListener("dragover", onDragOver);
+      document.removeEventListener("dragleave", onDragLeave);
+      document.removeEventListener("drop", onDrop);
+    };
+  }, [canWrite]);
   const onPaste = (/** @type {ClipboardEvent} */ event) => {
     const list = event.clipboardData?.files;
     if (!list || list.length === 0) return;
     event.preventDefault();
-    void attach(list);
+    void attach([...list]);
   };
 
   if (!canWrite) return html`<div class="composer"><p class="muted pad">You can watch this session, but not write in it.</p></div>`;
-  return html`<div class=${isOver ? "composer over" : "composer"} onDragOver=${(/** @type {DragEvent} */ event) => { event.preventDefault(); setOver(true); }} onDragLeave=${() => setOver(false)} onDrop=${onDrop}>
+  return html`<div class=${isOver ? "composer over" : "composer"}>
     <${Queue} session=${session} />
     ${suggestions.length > 0 && html`<ul class="suggestions" id="suggestions" role="listbox" aria-label=${mention.current?.kind === "file" ? "Files" : "Commands"}>
       ${suggestions.map((suggestion, index) => html`<li key=${suggestion.value} id=${`suggestion-${index}`} role="option" aria-selected=${index === selected}

@@ -1,7 +1,7 @@
 // The conversation of a session, its open questions, and the prompt.
 
-import { Component, html, useEffect, useMemo, useState } from "../lib.js";
-import { connectionState, me, openSession } from "../client.js";
+import { Component, html, useLayoutEffect, useMemo, useState } from "../lib.js";
+import { connectionState, me, openSession, stopNote } from "../client.js";
 import { compact, costText, firstLine, plural, sentence, visible } from "../format.js";
 import { Icon } from "../icons.js";
 import { Markdown } from "../markdown.js";
@@ -32,7 +32,7 @@ export function Conversation({ id }) {
   const isBusy = session.isBusy.value;
   const root = session.cwd.value;
 
-  useEffect(() => {
+  useLayoutEffect(() => {
     const onKey = (/** @type {KeyboardEvent} */ event) => {
       if (event.key !== "Escape" || document.querySelector("dialog[open]")) return;
       // While a question is open, Escape only leaves the prompt, so that the keys of the answers work.
@@ -54,9 +54,12 @@ export function Conversation({ id }) {
       position=${index + 1} size=${state.items.length} isLast=${index === state.items.length - 1 && isBusy} />`;
   };
 
+  // Where the question takes the place of the prompt, it has the prompt's button.
+  const cancel = canWrite && isBusy && html`<button type="button" class="stop question-stop" aria-label="Cancel the turn" title="Cancel the turn" onClick=${() => session.cancel()}><${Icon} name="stop" /></button>`;
+
   return html`<main class="conversation" id="main" tabindex="-1">
     <${Head} session=${session} />
-    ${session.status.value === "failed" && html`<${Empty} title="This session cannot be opened"><${Problem} text=${session.error.value} /><a href="#/">All sessions</a><//>`}
+    ${session.status.value === "failed" && html`<${Empty} title="This session cannot be opened"><${Problem} text=${session.error.value} /><p class="choices"><button type="button" onClick=${() => void session.load()}>Try again</button><a href="#/">All sessions</a></p><//>`}
     ${session.status.value === "loading" && state.items.length === 0 && html`<p class="muted loading pad">Loading…</p>`}
     ${session.status.value === "ready" && state.items.length === 0 && html`<${Empty} title="What should the agent do?"><p class="muted">It works in <span class="path">${root}</span>. Every change can be undone.</p><//>`}
     <${VirtualList} id=${id} items=${state.items} revision=${revision} busy=${isBusy} label="Conversation" isFeed row=${row}
@@ -65,8 +68,8 @@ export function Conversation({ id }) {
     <div class="bottom">
       ${state.plan.length > 0 && html`<${Plan} entries=${state.plan} />`}
       ${question && html`<${Boundary} of=${question.id}>${question.method === "session/request_permission"
-        ? html`<${Approval} key=${question.id} question=${question} count=${questions.length} root=${root} canAnswer=${canWrite} call=${state.tools.get(question.params.toolCall?.toolCallId)?.call ?? null} />`
-        : html`<${Elicitation} key=${question.id} question=${question} canAnswer=${canWrite} />`}<//>`}
+        ? html`<${Approval} key=${question.id} question=${question} count=${questions.length} root=${root} canAnswer=${canWrite} call=${state.tools.get(question.params.toolCall?.toolCallId)?.call ?? null} cancel=${cancel} />`
+        : html`<${Elicitation} key=${question.id} question=${question} canAnswer=${canWrite} cancel=${cancel} />`}<//>`}
       ${session.status.value !== "failed" && html`<${Composer} key=${id} session=${session} revision=${revision} canWrite=${canWrite} />`}
     </div>
   </main>`;
@@ -102,10 +105,11 @@ export function SessionTabs({ id, current }) {
 /** @param {{session: import("../client.js").LiveSession, isBusy: boolean, isWaiting: boolean}} props */
 function Progress({ session, isBusy, isWaiting }) {
   const last = session.state.items[session.state.items.length - 1];
-  const failure = isBusy || session.isLoading.value ? null : session.summary.value?.failure;
-  // The tab that sent the prompt has the error already; others, and a page that was loaded again, do not.
-  if (failure && !(last?.kind === "note" && last.level === "error")) {
-    return html`<div class="item"><${Note} item=${{ level: "error", text: sentence(failure), detail: "" }} /></div>`;
+  const summary = isBusy || session.isLoading.value || session.status.value !== "ready" ? null : session.summary.value;
+  const note = summary?.failure ? { level: /** @type {const} */ ("error"), text: sentence(summary.failure) } : stopNote(summary?.stopReason);
+  // The tab that sent the prompt has the note already; others, and a page that was loaded again, do not.
+  if (note && !(last?.kind === "note" && last.level === note.level)) {
+    return html`<div class="item"><${Note} item=${{ ...note, detail: "" }} /></div>`;
   }
   if (connectionState.value === "open" && isBusy && !isWaiting) return html`<p class="progress" role="status"><span class="pulse" aria-hidden="true"></span>Working</p>`;
   return html`<p class="progress" role="status"></p>`;

@@ -8,11 +8,11 @@ import { Icon } from "../icons.js";
 
 /** @typedef {import("../elicitation.js").Field} Field */
 
-/** @param {{question: import("../types.js").Question, canAnswer: boolean}} props */
-export function Elicitation({ question, canAnswer }) {
+/** @param {{question: import("../types.js").Question, canAnswer: boolean, cancel: any}} props */
+export function Elicitation({ question, canAnswer, cancel }) {
   const { params } = question;
   return html`<section class="approval elicitation" role="group" aria-label="Question of the agent" aria-live="polite">
-    <header><span class="approval-mark"><${Icon} name="help" /></span><h2><bdi>${visible(String(params.message ?? "The agent has a question"))}</bdi></h2></header>
+    <header><span class="approval-mark"><${Icon} name="help" /></span><h2><bdi>${visible(String(params.message ?? "The agent has a question"))}</bdi></h2>${cancel}</header>
     ${params.mode === "url" ? html`<${Address} question=${question} canAnswer=${canAnswer} />` : html`<${Form} key=${question.id} question=${question} canAnswer=${canAnswer} />`}
   </section>`;
 }

@@ -24,7 +24,7 @@ function Form({ onClose }) {
   const known = [...new Set([...roots, ...(sessions.value ?? []).map((session) => session.cwd)])];
   const [cwd, setCwd] = useState(sessions.value?.[0]?.cwd ?? roots[0] ?? "");
   const [name, setName] = useState("");
-  const [chosen, setChosen] = useState(/** @type {Record<string, string|boolean>} */ ({}));
+  const [chosen, setChosen] = useState(/** @type {Record<string, string|boolean|undefined>} */ ({}));
   const [state, setState] = useState({ isBusy: false, error: "" });
   const [isAsking, setAsking] = useState(settingsOf("").length === 0 && cwd.trim() !== "");
   const preparing = useRef(/** @type {PreparedSession|null} */ (null));
@@ -79,9 +79,10 @@ function Form({ onClose }) {
             <option value="">${describeAgent(agent.value ?? me.value?.agent)}</option>
             ${others.map((other) => html`<option value=${other}>${other}</option>`)}
           </select></label>`}
-      ${settingsOf(name).filter(({ choices }) => choices.length > 0).map((setting) => html`<label class="field" key=${setting.id}><span>${setting.name}</span>
-        <select name=${setting.id} value=${chosen[setting.id] ?? ""} onChange=${(/** @type {any} */ event) => setChosen({ ...chosen, [setting.id]: event.target.value || undefined })}>
+      ${settingsOf(name).map((setting) => html`<label class="field" key=${setting.id}><span>${setting.name}</span>
+        <select name=${setting.id} value=${String(chosen[setting.id] ?? "")} onChange=${(/** @type {any} */ event) => setChosen({ ...chosen, [setting.id]: toValue(setting, event.target.value) })}>
           <option value="">The agent's default</option>
+          ${typeof setting.current === "boolean" && html`<option value="true">On</option><option value="false">Off</option>`}
           ${setting.choices.map(({ group, choices }) => group
             ? html`<optgroup label=${group}>${choices.map((choice) => html`<option value=${choice.value}>${choice.name}</option>`)}</optgroup>`
             : choices.map((choice) => html`<option value=${choice.value}>${choice.name}</option>`))}
@@ -92,6 +93,12 @@ function Form({ onClose }) {
         <button type="submit" class="primary" aria-busy=${isAsking} disabled=${state.isBusy || !isConnected}>${state.isBusy ? "Starting…" : "Start session"}</button></footer>
     </form>
   <//>`;
+}
+
+/** @param {import("../types.js").Setting} setting @param {string} text that was chosen */
+function toValue(setting, text) {
+  if (!text) return undefined;
+  return typeof setting.current === "boolean" ? text === "true" : text;
 }
 
 /** @param {import("../types.js").Me["agent"]|undefined} info */

@@ -4,7 +4,7 @@ import { html, useRef, useState } from "../lib.js";
 import { post, sessionPath } from "../api.js";
 import { deleteSession, me } from "../client.js";
 import { Icon } from "../icons.js";
-import { filter, loadMore, nextPage, overviewError, refreshOverview, sessions, setFilter } from "../overview-store.js";
+import { filter, listed, loadMore, nextPage, overviewError, refreshOverview, sessions, setFilter } from "../overview-store.js";
 import { routeHash } from "../router.js";
 import { Age, confirmAction, Empty, Meter, Problem, reportError, StateBadge, toast } from "../ui.js";
 import { baseName, plural, usageText, visible } from "../format.js";
@@ -60,7 +60,7 @@ async function remove(session) {
 }
 
 export function Overview() {
-  const list = sessions.value;
+  const list = listed.value;
   const waiting = list?.filter((session) => session.state === "waiting").length ?? 0;
   const working = list?.filter((session) => session.state === "working").length ?? 0;
   const canWrite = me.value?.role !== "observer";

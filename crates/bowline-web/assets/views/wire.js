@@ -1,6 +1,9 @@
 // The wire: a session's messages in order, and the page's own traffic, with the raw JSON of each.
+//
+// The server keeps what it sends to a session's clients, numbered and without times. Of what clients send it keeps the
+// prompts, as it shows them to the others.
 
-import { html, useEffect, useState } from "../lib.js";
+import { html, useEffect, useRef, useState } from "../lib.js";
 import { get, sessionPath } from "../api.js";
 import { openSession, traffic, trafficCount } from "../client.js";
 import { clockTime, visible } from "../format.js";
@@ -17,12 +20,95 @@ const MAX_SHOWN = 50_000;
 /** The most events of the server that are kept; the oldest are dropped. */
 const MAX_EVENTS = 20_000;
 
-/** Returns what a message is called: its method, or what it answers. @param {any} message */
-export function messageName(message) {
-  const update = message?.params?.update?.sessionUpdate;
-  if (message?.method) return { name: String(message.method), detail: update ? String(update) : message.id !== undefined ? `request ${message.id}` : message.method === "$/cancel_request" ? `request ${message.params?.requestId}` : "" };
-  if (message?.error) return { name: "error", detail: `${message.error.message ?? ""}` };
-  return { name: "result", detail: `of request ${message?.id}` };
+/** The least time between two requests for later events, in milliseconds. */
+const MIN_INTERVAL = 500;
+
+/** Returns what a message is called: its method, or what it answers. @param {any} message @param {string} [method] of the request that it answers */
+export function messageName(message, method = "") {
+  if (typeof message !== "object" || message === null) return { name: "no message", detail: "" };
+  const update = message.params?.update?.sessionUpdate;
+  if (message.method) return { name: String(message.method), detail: update ? String(update) : message.id !== undefined ? `request ${message.id}` : message.method === "$/cancel_request" ? `request ${message.params?.requestId}` : "" };
+  const request = `${method ? `${method}, ` : ""}request ${message.id}`;
+  if (message.error) return { name: "error", detail: `${request}: ${message.error.message ?? ""}` };
+  return { name: "result", detail: message.result?.stopReason ? `${request}: ${message.result.stopReason}` : request };
+}
+
+/** Returns a row for an event of the server. @param {{seq: number, kind: string, message: any}} event @returns {Entry} */
+export function eventEntry({ seq, kind, message }) {
+  const isPrompt = message?.params?.update?.sessionUpdate === "user_message_chunk";
+  const named = kind === "request" ? { name: "request to one client", detail: "not kept" } : messageName(message);
+  return { key: `e${seq}`, version: 0, at: null, direction: isPrompt ? "out" : "in", ...named, text: kind === "request" ? "" : JSON.stringify(message) };
+}
+
+/** Returns rows for the page's own messages. @param {import("../acp.js").Traffic[]} traffic @returns {Entry[]} */
+export function trafficEntries(traffic) {
+  // Both sides number their requests from the same number on.
+  const methods = { in: new Map(), out: new Map() };
+  return traffic.map(({ number, at, direction, text }) => {
+    let named = { name: "not JSON", detail: "" };
+    try {
+      const message = JSON.parse(text);
+      if (message?.method && message.id !== undefined) methods[direction].set(message.id, message.method);
+      named = messageName(message, methods[direction === "in" ? "out" : "in"].get(message?.id));
+    } catch {
+      // It is shown as it came.
+    }
+    return { key: `p${number}`, version: 0, at, direction, ...named, text };
+  });
+}
+
+/**
+ * Reads a session's events, and later ones when it is told that there are some: at once, or as soon as the last request
+ * is long enough ago.
+ */
+class EventReader {
+  /** @param {string} id @param {(entries: Entry[]) => void} onEntries @param {(error: string) => void} onError */
+  constructor(id, onEntries, onError) {
+    this.id = id;
+    this.onEntries = onEntries;
+    this.onError = onError;
+    /** @type {Entry[]} */
+    this.entries = [];
+    this.after = 0;
+    this.isReading = false;
+    this.isStopped = false;
+    /** @type {ReturnType<typeof setTimeout>|undefined} */
+    this.timer = undefined;
+    this.last = -Infinity;
+  }
+
+  wake() {
+    if (this.timer !== undefined || this.isStopped) return;
+    const pause = this.isReading ? MIN_INTERVAL : Math.max(0, this.last + MIN_INTERVAL - performance.now());
+    this.timer = setTimeout(() => {
+      this.timer = undefined;
+      if (this.isReading) this.wake();
+      else void this.read();
+    }, pause);
+  }
+
+  stop() {
+    this.isStopped = true;
+    clearTimeout(this.timer);
+  }
+
+  async read() {
+    this.isReading = true;
+    this.last = performance.now();
+    try {
+      for (;;) {
+        const { events, last } = await get(sessionPath(this.id, "events"), { after: this.after });
+        if (this.isStopped || last <= this.after) break;
+        this.after = last;
+        this.entries = [...this.entries, ...events.map(eventEntry)].slice(-MAX_EVENTS);
+        this.onEntries(this.entries);
+      }
+      this.onError("");
+    } catch (failure) {
+      if (!this.isStopped) this.onError(failure instanceof Error ? failure.message : String(failure));
+    }
+    this.isReading = false;
+  }
 }
 
 /** @param {{id: string}} props */
@@ -36,35 +122,16 @@ export function Wire({ id }) {
   const revision = session.revision.value;
   const count = source === "page" ? trafficCount.value : 0;
 
+  const reader = useRef(/** @type {EventReader|null} */ (null));
   useEffect(() => {
-    let isCurrent = true;
-    const load = async () => {
-      let after = Number(events[events.length - 1]?.key.slice(1) ?? 0);
-      /** @type {Entry[]} */
-      const list = [...events];
-      try {
-        for (;;) {
-          const answer = await get(sessionPath(id, "events"), { after });
-          for (const event of answer.events) list.push({ key: `e${event.seq}`, version: 0, at: event.at ?? null, direction: "in", ...messageName(event.message), text: JSON.stringify(event.message) });
-          const last = answer.events[answer.events.length - 1]?.seq;
-          if (last === undefined || last >= answer.last || !isCurrent) break;
-          after = last;
-        }
-        if (isCurrent) setEvents(list.slice(-MAX_EVENTS));
-        if (isCurrent) setError("");
-      } catch (failure) {
-        if (isCurrent) setError(failure instanceof Error ? failure.message : String(failure));
-      }
-    };
-    const timer = setTimeout(load, events.length === 0 ? 0 : 500);
-    return () => {
-      isCurrent = false;
-      clearTimeout(timer);
-    };
-  }, [id, revision]);
+    const started = new EventReader(id, setEvents, setError);
+    reader.current = started;
+    return () => started.stop();
+  }, [id]);
+  // The answer to a prompt comes after the last update.
+  useEffect(() => reader.current?.wake(), [id, revision, session.isBusy.value]);
 
-  const own = source === "page" ? traffic().map((entry, index) => ({ key: `p${index}`, version: 0, at: entry.at, direction: entry.direction, ...nameOf(entry.text), text: entry.text })) : [];
-  const all = source === "page" ? own : events;
+  const all = source === "page" ? trafficEntries(traffic()) : events;
   const wanted = query.trim().toLowerCase();
   const shown = wanted ? all.filter((entry) => entry.text.toLowerCase().includes(wanted)) : all;
 
@@ -72,7 +139,7 @@ export function Wire({ id }) {
     <button type="button" class="wire-line" aria-expanded=${open === entry.key} onClick=${() => setOpen(open === entry.key ? "" : entry.key)}>
       <span class="wire-at">${entry.at === null ? entry.key.slice(1) : clockTime(entry.at)}</span><span class="wire-direction">${entry.direction === "in" ? "←" : "→"}<span class="hidden">${entry.direction === "in" ? "received" : "sent"}</span></span>
       <span class="wire-name">${visible(entry.name)}</span><span class="muted wire-detail"><bdi>${visible(entry.detail)}</bdi></span><span class="muted wire-size">${entry.text.length.toLocaleString("en")}</span></button>
-    ${open === entry.key && html`<pre class="output" tabindex="0" aria-label="Raw message">${pretty(entry.text)}</pre>`}
+    ${open === entry.key && html`<pre class="output" tabindex="0" aria-label="Raw message">${entry.text ? pretty(entry.text) : "Requests for one client's files and terminals are not kept."}</pre>`}
   </div>`;
 
   return html`<main class="page wire" id="main" tabindex="-1">
@@ -86,15 +153,6 @@ export function Wire({ id }) {
     ${shown.length === 0 && !error && html`<${Empty} title="No messages" />`}
     <${VirtualList} id=${`${id}-${source}`} items=${shown} revision=${revision + count} busy=${false} label="Messages" row=${row} />
   </main>`;
-}
-
-/** @param {string} text */
-function nameOf(text) {
-  try {
-    return messageName(JSON.parse(text));
-  } catch {
-    return { name: "not JSON", detail: "" };
-  }
 }
 
 /** @param {string} text */
