@@ -22,7 +22,10 @@ fn run_tests(files: &[&str]) {
         .env("BOWLINE_WEB_PACKAGES", WebBrowser::packages_dir(&root));
     let output = run(&mut tests);
     let shown = String::from_utf8_lossy(&output.stdout);
-    assert!(output.status.success(), "{shown}\n{}", String::from_utf8_lossy(&output.stderr));
+    // Their names come first, where an excerpt of a long output has them.
+    let failed: Vec<&str> = shown.lines().filter(|line| line.trim_start().starts_with('✖')).collect();
+    let failed = failed.join("\n");
+    assert!(output.status.success(), "{failed}\n\n{shown}\n{}", String::from_utf8_lossy(&output.stderr));
     // Otherwise the file had no tests.
     assert!(shown.contains("pass ") && !shown.contains("pass 0"), "{shown}");
 }

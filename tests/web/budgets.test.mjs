@@ -2,7 +2,7 @@
 
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { isIdle, prompt, shown, startSession, useSite } from "./harness.mjs";
+import { conversation, isIdle, prompt, shown, startSession, useSite } from "./harness.mjs";
 
 const site = useSite();
 
@@ -25,14 +25,15 @@ describe("budgets", () => {
       results.push(await measure());
       if (results.at(-1) < budget) return;
     }
-    assert.fail(`${results.map(Math.round).join(", ")} ms, the budget is ${budget} ms`);
+    assert.fail(`${results.map((result) => Math.round(result)).join(", ")} ms, the budget is ${budget} ms`);
   }
 
   test("the page is interactive within 500 ms", async () => {
-    const page = await site.open();
     await within(500, async () => {
-      await page.reload();
-      await page.getByRole("main").getByRole("button", { name: "New session" }).waitFor();
+      // Each has a browser of its own, in which nothing is kept.
+      const page = await site.open();
+      await page.waitForFunction(() => performance.getEntriesByName("interactive").length > 0);
+      assert.ok(await page.evaluate(() => performance.getEntriesByType("resource").some(({ name }) => name.includes("/api/overview"))));
       return page.evaluate(() => performance.getEntriesByName("interactive")[0].startTime);
     });
   });
@@ -58,16 +59,14 @@ describe("budgets", () => {
     return frames;
   }
 
-  /** Returns the frames that a page draws meanwhile, the longest first. */
+  /** Returns how long the longest frame takes that a page draws meanwhile. */
   async function traceFrames(page, work) {
     await site.browser.startTracing(page, { categories: ["toplevel", "blink"] });
     await work();
     const frames = frameTimes(JSON.parse((await site.browser.stopTracing()).toString()).traceEvents);
     assert.ok(frames.length > 5, `only ${frames.length} frames`);
-    return frames.sort((a, b) => b - a);
+    return Math.max(...frames);
   }
-
-  const describeFrames = (frames) => `the longest frames took ${frames.slice(0, 5).map(Math.round).join(", ")} ms`;
 
   test("ten thousand messages scroll with frames below 50 ms", async () => {
     const page = await site.open();
@@ -78,15 +77,17 @@ describe("budgets", () => {
     const scroller = page.locator(".scroller");
     await scroller.hover();
     const top = () => scroller.evaluate((element) => element.scrollTop);
-    const end = await top();
-    const frames = await traceFrames(page, async () => {
-      for (let turn = 0; turn < 40; turn += 1) {
-        await page.mouse.wheel(0, turn < 30 ? -900 : 900);
-        await page.evaluate(() => new Promise((resolve) => requestAnimationFrame(resolve)));
-      }
+    await within(50, async () => {
+      const end = await top();
+      const longest = await traceFrames(page, async () => {
+        for (let turn = 0; turn < 40; turn += 1) {
+          await page.mouse.wheel(0, turn < 30 ? -900 : 900);
+          await page.evaluate(() => new Promise((resolve) => requestAnimationFrame(resolve)));
+        }
+      });
+      assert.ok(end - (await top()) > 5000, `from ${end} to ${await top()}`);
+      return longest;
     });
-    assert.ok(end - (await top()) > 5000, `from ${end} to ${await top()}`);
-    assert.ok(frames[0] < 50, describeFrames(frames));
   });
 
   test("an answer of 5,000 chunks keeps frames below 50 ms", async () => {
@@ -94,12 +95,13 @@ describe("budgets", () => {
     await startSession(page);
     await prompt(page, "hi");
     await shown(page, "echo: hi");
-    const frames = await traceFrames(page, async () => {
+    let count = 0;
+    await within(50, () => traceFrames(page, async () => {
       await prompt(page, "stream 5000");
+      count += 1;
       await page.locator(".view-head .state-working").waitFor();
       await isIdle(page);
-      await shown(page, "end of paragraph 4999.");
-    });
-    assert.ok(frames[0] < 50, describeFrames(frames));
+      await conversation(page).getByText("end of paragraph 4999.").nth(count - 1).waitFor();
+    }));
   });
 });

@@ -3,13 +3,12 @@
 import assert from "node:assert/strict";
 import { spawn, spawnSync } from "node:child_process";
 import { once } from "node:events";
-import { existsSync } from "node:fs";
 import { mkdir, mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
-import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
 import { after, afterEach, before } from "node:test";
+import { findBrowser } from "./browser.mjs";
 import { requirePackage, testsDir } from "./packages.mjs";
 
 /** The program under test. With BOWLINE_WEB_ASSETS it serves the files of that directory instead of its own. */
@@ -43,32 +42,16 @@ pub fn first(input: &[u8]) -> Option<u8> {
 }
 `;
 
-/** Returns the browser; the tests share one. It is the system's Chromium, or else the one that comes as a package. */
+/** Returns the browser; the tests share one. */
 export async function launchBrowser() {
   const { chromium } = requirePackage("playwright-core");
-  const system = ["/usr/bin/chromium", "/usr/bin/chromium-browser", "/usr/bin/google-chrome"].find(existsSync);
-  const usual = ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"];
-  if (system && !process.env.BOWLINE_PACKAGED_CHROMIUM) return chromium.launch({ executablePath: system, args: usual });
-  // The package brings its libraries along only where it believes to be in the environment it was made for.
-  process.env.AWS_LAMBDA_JS_RUNTIME ??= "nodejs22.x";
-  const packaged = requirePackage("@sparticuz/chromium");
-  return chromium.launch({ executablePath: await packaged.executablePath(), args: usual });
-}
-
-/** A port that is free now. */
-async function freePort() {
-  const server = createServer().listen(0, "127.0.0.1");
-  await once(server, "listening");
-  const { port } = server.address();
-  server.close();
-  await once(server, "close");
-  return port;
+  return chromium.launch({ executablePath: await findBrowser(), args: ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"] });
 }
 
 /** A project directory and the program's own directories, which survive restarts. */
 export class Server {
   /** Starts `bowline web`, or `bowline serve` for several people. */
-  static async start({ directory, isShared = false, isOwnAgent = false, agent = AGENT, config = "", offers = [] } = {}) {
+  static async start({ directory, isShared = false, keepsLink = false, isOwnAgent = false, agent = AGENT, config = "", offers = [] } = {}) {
     const server = new Server();
     server.isOwnAgent = isOwnAgent;
     server.agent = agent;
@@ -84,8 +67,12 @@ export class Server {
       await mkdir(join(server.directory, "config/bowline"), { recursive: true });
       await writeFile(join(server.directory, "config/bowline/config.toml"), config);
     }
-    server.port = await freePort();
+    server.port = 0;
     await server.launch();
+    // The one that was free; a restart takes it again.
+    const [, port] = await server.logged(/https?:\/\/127\.0\.0\.1:(\d+)/);
+    server.port = Number(port);
+    if (!isShared && !keepsLink) await server.logIn();
     return server;
   }
 
@@ -130,9 +117,19 @@ export class Server {
     return link;
   }
 
+  /** Uses the link, which holds for a minute, and keeps the cookie for all pages. */
+  async logIn() {
+    const ticket = (await this.link()).split("#ticket=")[1];
+    const answer = await fetch(`${this.origin}/login`, { method: "POST", headers: { "Content-Type": "application/json", Origin: this.origin }, body: JSON.stringify({ ticket }) });
+    assert.ok(answer.ok, `the login was answered with ${answer.status}`);
+    const [name, value] = answer.headers.getSetCookie()[0].split(";", 1)[0].split(/=(.*)/);
+    this.login = { cookies: [{ name, value, domain: "127.0.0.1", path: "/", expires: -1, httpOnly: true, secure: false, sameSite: "Strict" }], origins: [] };
+  }
+
   /** Makes a token for a person. */
   token(name, role) {
-    const { stdout } = spawnSync(program, ["serve", "token", "add", name, "--role", role], { cwd: this.project, env: this.env, encoding: "utf8" });
+    const { status, stdout, stderr } = spawnSync(program, ["serve", "token", "add", name, "--role", role], { cwd: this.project, env: this.env, encoding: "utf8" });
+    assert.equal(status, 0, stderr);
     return stdout.trim().split("\n").pop();
   }
 
@@ -154,10 +151,8 @@ export async function openPage(browser, server, { viewport = DESKTOP, context: o
   const context = await browser.newContext({ viewport, acceptDownloads: true, storageState: server.login, ...options });
   context.setDefaultTimeout(TIMEOUT);
   const page = await newPage(context);
-  await page.goto(server.login ? server.origin : await server.link());
+  await page.goto(server.origin);
   await page.getByRole("heading", { name: "Sessions", exact: true }).waitFor();
-  // The link works once; other contexts take the cookie.
-  server.login ??= { cookies: await context.cookies(), origins: [] };
   return page;
 }
 
@@ -177,6 +172,7 @@ export async function startSession(page) {
   await page.goto(new URL("/#/", page.url()).href);
   await page.getByRole("main").getByRole("button", { name: "New session" }).click();
   await page.getByRole("button", { name: "Start session" }).click();
+  await page.getByRole("dialog", { name: "New session" }).waitFor({ state: "detached" });
   await page.getByRole("combobox", { name: "Prompt" }).waitFor();
   return decodeURIComponent(page.url().split("#/s/")[1]);
 }

@@ -2,8 +2,10 @@
 
 use super::{NODE_REQUIREMENT, PeerDirs, has_node, install_typescript, is_current};
 use crate::RepoContext;
+use crate::command::{run_as_progress, succeeds};
 use crate::summary::StepOutcome;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 /// The browser and the packages that drive it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,11 +34,24 @@ impl WebBrowser {
         if !has_node() {
             return StepOutcome::missing(format!("needs {NODE_REQUIREMENT}"), world.is_ci);
         }
-        StepOutcome::from_result(install_typescript(&Self::dirs(&world.root)))
+        if let Err(error) = install_typescript(&Self::dirs(&world.root)) {
+            return StepOutcome::from_result(Err(error));
+        }
+        match run_as_progress(&mut Self::check(&world.root)) {
+            Ok(()) => StepOutcome::Passed,
+            Err(error) => StepOutcome::missing(format!("needs a Chromium that starts: {error:#}"), world.is_ci),
+        }
+    }
+
+    /// Returns the command that unpacks the browser, if that is necessary, and starts it.
+    fn check(root: &Path) -> Command {
+        let mut check = Command::new("node");
+        check.arg(root.join("tests/web/browser.mjs")).env("BOWLINE_WEB_PACKAGES", Self::packages_dir(root));
+        check
     }
 
     /// Returns whether the tests can run.
     pub(super) fn is_installed(root: &Path) -> bool {
-        is_current(&Self::dirs(root), "package-lock.json") && has_node()
+        is_current(&Self::dirs(root), "package-lock.json") && succeeds(&mut Self::check(root))
     }
 }
