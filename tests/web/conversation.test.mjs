@@ -528,6 +528,11 @@ describe("changes", () => {
 describe("hostile text", () => {
   test("text never becomes markup, links of other kinds are dropped, and long lines stay inside", async () => {
     const page = await site.open({ viewport: PHONE });
+    await page.addInitScript(() => {
+      window.copied = [];
+      Clipboard.prototype.writeText = async (text) => window.copied.push(text);
+    });
+    await page.reload();
     await startSession(page);
     await prompt(page, "hostile");
     await shown(page, /<img src=x/);
@@ -545,6 +550,11 @@ describe("hostile text", () => {
     assert.doesNotMatch(await page.title(), /evil/);
     assert.equal(await page.evaluate(() => document.documentElement.scrollWidth), PHONE.width);
     assert.equal(await feed.getByText("\\u{202e}hidden").count() > 0, true);
+    // The output asks for the clipboard with OSC 52; only a button uses it.
+    assert.deepEqual(await page.evaluate(() => window.copied), []);
+    await feed.getByRole("button", { name: "Copy" }).click();
+    await feed.getByRole("button", { name: "Copied" }).waitFor();
+    assert.equal(await page.evaluate(() => window.copied.length), 1);
   });
 });
 

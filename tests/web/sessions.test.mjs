@@ -24,19 +24,23 @@ describe("login", () => {
   });
 
   test("a link works once, and leaves no secret in the address", async () => {
-    const link = await site.server.link();
-    const page = await newPage(await site.browser.newContext());
-    site.keep(page);
-    await page.goto(link);
-    await page.getByRole("heading", { name: "Sessions", exact: true }).waitFor();
-    assert.doesNotMatch(page.url(), /ticket/);
-    const cookies = await page.context().cookies();
-    assert.deepEqual(cookies.map(({ httpOnly, sameSite }) => [httpOnly, sameSite]), [[true, "Strict"]]);
-    site.server.login = { cookies, origins: [] };
-    const other = await newPage(await site.browser.newContext());
-    site.keep(other);
-    await other.goto(link);
-    await other.getByRole("alert").getByText("This link was used before").waitFor();
+    const own = await Server.start({ keepsLink: true });
+    try {
+      const link = await own.link();
+      const page = await newPage(await site.browser.newContext());
+      site.keep(page);
+      await page.goto(link);
+      await page.getByRole("heading", { name: "Sessions", exact: true }).waitFor();
+      assert.doesNotMatch(page.url(), /ticket/);
+      const cookies = await page.context().cookies();
+      assert.deepEqual(cookies.map(({ httpOnly, sameSite }) => [httpOnly, sameSite]), [[true, "Strict"]]);
+      const other = await newPage(await site.browser.newContext());
+      site.keep(other);
+      await other.goto(link);
+      await other.getByRole("alert").getByText("This link was used before").waitFor();
+    } finally {
+      await own.stop();
+    }
   });
 
   test("the content security policy forbids inline code", async () => {
@@ -151,6 +155,7 @@ describe("overview", () => {
     await form.getByRole("button", { name: "Start session" }).click();
     await page.getByRole("combobox", { name: "Prompt" }).waitFor();
     assert.deepEqual(await page.locator("select[data-setting]").evaluateAll((list) => list.map((select) => select.value)), ["deep", "edits"]);
+    assert.equal(await page.locator(".view-head .path").textContent(), join(site.server.project, "src"));
     await prompt(page, "a second session");
     await shown(page, "echo: a second session");
 
@@ -161,7 +166,7 @@ describe("overview", () => {
     assert.equal(await workspace.getByText("Untitled session").count(), 0);
     const first = workspace.getByRole("listitem").filter({ hasText: "hello" });
     await first.getByText("8% · $0.06").waitFor();
-    await first.locator("time", { hasText: "just now" }).waitFor();
+    await first.locator("time", { hasText: /^(just now|\d+ min)$/ }).waitFor();
     await page.getByLabel("Search sessions").fill("second");
     await workspace.getByRole("link").filter({ hasText: "hello" }).waitFor({ state: "detached" });
     await page.getByLabel("Search sessions").fill("");
@@ -489,14 +494,28 @@ describe("faults", () => {
     assert.equal(await conversation(tab).locator(".item-user").innerText(), "both see this");
     await tab.locator("select[data-setting=model]").selectOption("deep");
     await page.waitForFunction(() => document.querySelector("select[data-setting=model]").value === "deep");
+    await prompt(page, "think");
+    await prompt(page, "terminal");
+    await prompt(page, "image");
+    await shown(tab, "A picture:");
     await prompt(tab, "wait");
     await page.locator(".view-head .state-working").waitFor();
+    await shown(page, "waiting");
     await page.reload();
     await shown(page, "waiting");
+    const state = async (view) => ({
+      items: await conversation(view).getByRole("article").evaluateAll((items) => items.map((item) => `${item.getAttribute("aria-label")}: ${item.innerText} ${item.querySelectorAll("img").length}`)),
+      plan: await view.getByRole("region", { name: "Plan" }).innerText(),
+      usage: await view.locator(".usage").innerText(),
+      settings: await view.locator("select[data-setting]").evaluateAll((list) => list.map((select) => select.value)),
+      title: await view.getByRole("heading", { level: 1 }).innerText(),
+    });
+    await shown(tab, "waiting");
+    const [left, right] = await Promise.all([state(page), state(tab)]);
+    assert.ok(left.items.length >= 10 && left.plan.includes("1 of 3"), JSON.stringify(left));
+    assert.deepEqual(left, right);
     await page.getByRole("button", { name: "Cancel" }).click();
     await Promise.all([isIdle(page), isIdle(tab)]);
-    const texts = (view) => conversation(view).locator(".item-user, .item-agent").allInnerTexts();
-    assert.deepEqual(await texts(page), await texts(tab));
   });
 
   test("an agent that dies ends the turn, and the session goes on", async () => {
@@ -608,20 +627,67 @@ describe("people", () => {
     });
   }
 
-  for (const [name, viewport, colorScheme] of [["a desktop in light", DESKTOP, "light"], ["a phone in dark", PHONE, "dark"]]) {
+  /** Returns what scrolls sideways though only diffs, output and tables may, as lines. */
+  const findWide = (page) => page.evaluate(() => [...document.querySelectorAll("html, .page, .page-body, .scroller, .approval-body, .bottom, .suggestions, .dialog-body, dialog, .login")]
+    .filter((element) => element.scrollWidth > element.clientWidth).map((element) => `${element.className || element.tagName}: ${element.scrollWidth} > ${element.clientWidth}`));
+
+  const countAnimations = (page) => page.evaluate(() => document.getAnimations().filter(({ playState }) => playState === "running").length);
+
+  for (const [name, viewport, colorScheme] of [["a desktop in light", DESKTOP, "light"], ["a desktop in dark", DESKTOP, "dark"], ["a phone in light", PHONE, "light"], ["a phone in dark", PHONE, "dark"]]) {
     test(`every view is accessible and fits on ${name}`, async () => {
       const page = await site.open({ viewport, context: { colorScheme, reducedMotion: "reduce" } });
-      const id = await startSession(page);
-      const check = async (view) => {
-        assert.deepEqual(await audit(page), [], view);
-        assert.ok(await page.evaluate(() => document.documentElement.scrollWidth <= window.innerWidth), `${view} is too wide`);
-        assert.equal(await page.evaluate(() => document.getAnimations().filter(({ playState }) => playState === "running").length), 0, view);
+      const check = async (view, shownPage = page) => {
+        assert.deepEqual(await audit(shownPage), [], view);
+        assert.deepEqual(await findWide(shownPage), [], view);
+        assert.equal(await countAnimations(shownPage), 0, view);
       };
+      const stranger = await newPage(await site.browser.newContext({ viewport, colorScheme, reducedMotion: "reduce" }));
+      site.keep(stranger);
+      await stranger.goto(site.server.origin);
+      await stranger.getByLabel("Token").fill("wrong");
+      await stranger.getByRole("button", { name: "Sign in" }).click();
+      await stranger.getByRole("alert").waitFor();
+      await check("login", stranger);
+      await page.getByRole("button", { name: "Keys" }).click();
+      await page.getByRole("dialog", { name: "Keys" }).waitFor();
+      await check("keys");
+      await page.getByRole("dialog", { name: "Keys" }).getByRole("button", { name: "Close" }).click();
+      await page.getByRole("main").getByRole("button", { name: "New session" }).click();
+      await page.getByRole("dialog", { name: "New session" }).locator("button[type=submit]:enabled").waitFor();
+      await check("form of a new session");
+      await page.getByRole("dialog", { name: "New session" }).getByRole("button", { name: "Cancel" }).click();
+      const id = await startSession(page);
       await check("new session");
       await prompt(page, "hello");
       await shown(page, "Streaming");
       await prompt(page, "think");
       await shown(page, "I will bound it");
+      await page.getByRole("button", { name: /Plan 1 of 3/ }).click();
+      for (const [text, answer] of [["image", "A picture:"], ["terminal", "One test fails."]]) {
+        await prompt(page, text);
+        await shown(page, answer);
+      }
+      await conversation(page).getByRole("button", { name: /cargo test/ }).click();
+      await page.locator(".terminal .xterm-rows").getByText("FAILED").waitFor();
+      const input = page.getByRole("combobox", { name: "Prompt" });
+      await input.fill("");
+      await input.pressSequentially("see @");
+      await page.getByRole("option", { name: "README.md" }).waitFor();
+      await check("open plan, terminal, image and suggestions");
+      await page.keyboard.press("Escape");
+      await page.getByRole("button", { name: /Plan 1 of 3/ }).click();
+      await prompt(page, "wait");
+      await shown(page, "waiting");
+      await prompt(page, "form");
+      await page.getByRole("list", { name: "Queued prompts" }).waitFor();
+      await check("queue while a turn works");
+      await page.getByRole("button", { name: "Cancel", exact: true }).click();
+      const form = page.getByRole("group", { name: "Question of the agent" });
+      await form.getByRole("button", { name: "Send" }).click();
+      await form.getByText("This is needed.").first().waitFor();
+      await check("question of the agent");
+      await form.getByRole("button", { name: "Decline" }).click();
+      await shown(page, /^form: /);
       await prompt(page, "ends README.md");
       await approval(page).getByRole("region", { name: "Changes of README.md" }).waitFor();
       const sizes = await approval(page).locator(".answer").evaluateAll((list) => list.map((element) => element.getBoundingClientRect().height));
@@ -634,8 +700,13 @@ describe("people", () => {
         }
       }
       await check("approval");
+      await answerWith(page, "Reject with reason…");
+      await approval(page).getByLabel(/Why not/).waitFor();
+      await check("rejection with a reason");
+      await approval(page).getByRole("button", { name: "Back" }).click();
       await answerWith(page, "Allow once");
       await shown(page, "result: written");
+      await isIdle(page);
       await conversation(page).getByRole("button", { name: /Sign README/ }).click();
       await conversation(page).getByRole("region", { name: "Changes of README.md" }).waitFor();
       await check("conversation");
@@ -644,8 +715,110 @@ describe("people", () => {
         await page.getByRole("main").getByText(ready).first().waitFor();
         await check(hash);
       }
+      await page.getByRole("link", { name: "Sessions", exact: true }).click();
+      await page.getByRole("button", { name: /^Delete / }).first().click();
+      await page.getByRole("dialog").waitFor();
+      await check("confirmation");
+      await page.keyboard.press("Escape");
+      const changed = (await site.disk("README.md")).replace("// first", "// mine").replace(/\/\/ last\n$/, "// mine\n");
+      await writeFile(join(site.server.project, "README.md"), changed);
+      await page.goto(`${site.server.origin}/#/s/${id}/changes`);
+      await page.getByRole("region", { name: "Turn: ends README.md" }).getByRole("button", { name: "Undo turn" }).click();
+      await page.getByRole("alert", { name: "Conflicts" }).getByLabel(/README.md now/).first().waitFor();
+      await check("conflicts");
     });
   }
+
+  test("what moves does not if a person wants it so", async () => {
+    for (const reducedMotion of ["no-preference", "reduce"]) {
+      const page = await site.open({ context: { reducedMotion } });
+      await startSession(page);
+      await prompt(page, "wait");
+      await page.locator(".progress .pulse").waitFor();
+      assert.equal((await countAnimations(page)) > 0, reducedMotion === "no-preference");
+      await page.getByRole("button", { name: "Cancel" }).click();
+      await isIdle(page);
+    }
+  });
+
+  test("the focus goes back to where it was, and stays in the view when a question goes", async () => {
+    const page = await site.open();
+    const focused = () => page.evaluate(() => document.activeElement?.getAttribute("aria-label") ?? document.activeElement?.id);
+    const keys = page.getByRole("button", { name: "Keys" });
+    await keys.focus();
+    await page.keyboard.press("Enter");
+    await page.getByRole("dialog", { name: "Keys" }).waitFor();
+    await page.keyboard.press("Escape");
+    await page.getByRole("dialog", { name: "Keys" }).waitFor({ state: "detached" });
+    assert.equal(await focused(), "Keys");
+    await startSession(page);
+    await prompt(page, "propose");
+    const once = approval(page).locator("[data-option=once]:enabled");
+    await once.focus();
+    await page.keyboard.press("Enter");
+    await shown(page, "answer: once");
+    assert.equal(await focused(), "main");
+  });
+
+  test("every single key does what the help says", async () => {
+    const server = await Server.start();
+    try {
+      const own = await openPage(site.browser, server);
+      site.keep(own);
+      const waiting = await startSession(own);
+      await prompt(own, "command one");
+      await approval(own).locator("[data-option=once]:enabled").waitFor();
+      const id = await startSession(own);
+      await prompt(own, "propose");
+      await approval(own).locator("[data-option=once]:enabled").waitFor();
+      await own.keyboard.press("Escape");
+      const heading = (name) => own.getByRole("heading", { name, exact: true, level: 1 }).waitFor();
+      const isAt = (session) => own.waitForFunction((hash) => location.hash === hash, `#/s/${encodeURIComponent(session)}`);
+      for (const [key, name] of [["a", "Audit log"], ["s", "Server status"], ["o", "Sessions"]]) {
+        await own.keyboard.type(`g${key}`);
+        await heading(name);
+      }
+      await own.goto(`${server.origin}/#/s/${encodeURIComponent(id)}`);
+      for (const [key, name] of [["d", "Changes"], ["w", "Wire"]]) {
+        await own.keyboard.type(`g${key}`);
+        await heading(name);
+      }
+      await own.keyboard.type("gc");
+      const split = approval(own).locator("table.split").first();
+      await approval(own).locator("table.diff").first().waitFor();
+      const wasSplit = await split.isVisible();
+      await own.keyboard.press("v");
+      await split.waitFor({ state: wasSplit ? "detached" : "visible" });
+      await own.keyboard.press("b");
+      await approval(own).locator("input[type=checkbox]:checked").waitFor();
+      await own.keyboard.press("w");
+      await isAt(waiting);
+      await own.keyboard.press("k");
+      await isAt(id);
+      await own.keyboard.press("j");
+      await isAt(waiting);
+      await own.keyboard.press("w");
+      await isAt(id);
+      for (const [key, answer] of [["y", "once"], ["s", "session"], ["p", "always"], ["n", "reject"]]) {
+        await approval(own).locator("[data-option=once]:enabled").waitFor();
+        await own.keyboard.press(key);
+        await shown(own, new RegExp(`^answer: ${answer}$`));
+        await isIdle(own);
+        await own.keyboard.press("/");
+        await own.keyboard.type("propose");
+        await own.keyboard.press("Enter");
+        await approval(own).waitFor();
+        await own.keyboard.press("Escape");
+      }
+      await approval(own).locator("[data-option=once]:enabled").waitFor();
+      await own.keyboard.press("r");
+      await own.keyboard.type("no");
+      await own.keyboard.press("Enter");
+      await shown(own, "answer: reject: no");
+    } finally {
+      await server.stop();
+    }
+  });
 
   test("everything can be reached by keys", async () => {
     const page = await site.open();
@@ -654,7 +827,7 @@ describe("people", () => {
     await page.keyboard.press("Escape");
     await page.getByRole("dialog", { name: "Keys" }).waitFor({ state: "detached" });
     await page.keyboard.press("c");
-    await page.getByRole("dialog", { name: "New session" }).waitFor();
+    await page.getByRole("dialog", { name: "New session" }).locator("button[type=submit]:enabled").waitFor();
     await page.keyboard.press("Enter");
     await page.getByRole("combobox", { name: "Prompt" }).waitFor();
     await page.keyboard.press("/");

@@ -6,7 +6,7 @@ import { connectionError, connectionState, me, reconnect, startClient } from "./
 import { Icon, Mark } from "./icons.js";
 import { Keyboard, showHelp, startKeyboard } from "./keyboard.js";
 import { startNotifications, toggleNotifications } from "./notifications.js";
-import { startOverview } from "./overview-store.js";
+import { sessions, startOverview } from "./overview-store.js";
 import { isDark, startTheme, toggleTheme, wantsNotifications } from "./preferences.js";
 import { route, startRouter } from "./router.js";
 import { Boundary, Confirmation, keepDroppedFiles, Problem, Toasts } from "./ui.js";
@@ -115,9 +115,10 @@ function View() {
 }
 
 function App() {
+  const isReady = login.value === "done" && sessions.value !== null;
   useEffect(() => {
-    if (login.value === "done") performance.mark("interactive");
-  }, [login.value]);
+    if (isReady) performance.mark("interactive");
+  }, [isReady]);
   if (login.value === "checking") return null;
   if (login.value === "needed") return html`<${Login} />`;
   const { id } = route.value;

@@ -59,6 +59,8 @@ export function Approval({ question, count, root, canAnswer, call: announced, ca
 
   const choose = (/** @type {Option} */ option, /** @type {string} */ text = "") => {
     if (!isReady || !canAnswer) return;
+    // The panel goes away with the focus.
+    if (panel.current?.contains(document.activeElement)) document.getElementById("main")?.focus();
     const meta = text.trim() ? { _meta: { bowline: { reason: text.trim() } } } : {};
     answer(question, { outcome: { outcome: "selected", optionId: option.optionId }, ...meta });
   };
@@ -66,9 +68,10 @@ export function Approval({ question, count, root, canAnswer, call: announced, ca
 
   // Before the answers are shown as ready, so that no key is lost in between.
   useLayoutEffect(() => addKeys((key) => {
+    if (reason !== null) return false;
     const option = optionForKey(options, key);
     if (option) choose(option);
-    else if (key === "r" && reject) setReason((old) => old ?? "");
+    else if (key === "r" && reject) setReason("");
     else return false;
     return true;
   }));
@@ -81,7 +84,7 @@ export function Approval({ question, count, root, canAnswer, call: announced, ca
     <header><span class="approval-mark"><${Icon} name="warning" /></span><h2><bdi>${visible(withRelativePaths(typeof call.title === "string" && call.title ? call.title : "The agent asks for permission", root))}</bdi></h2>
       ${count > 1 && html`<span class="muted">1 of ${plural(count, "request")}</span>`}${cancel}</header>
     <div class="approval-body" tabindex="0" role="region" aria-label="What is asked for">
-      ${command && html`<pre class="command" aria-label="Command">${visible(command)}</pre>${dangers && dangers.length > 0 && html`<ul class="dangers" aria-label="Dangers">${dangers.map((danger) => html`<li>${visible(danger)}</li>`)}</ul>`}`}
+      ${command && html`<pre class="command" role="group" aria-label="Command">${visible(command)}</pre>${dangers && dangers.length > 0 && html`<ul class="dangers" aria-label="Dangers">${dangers.map((danger) => html`<li>${visible(danger)}</li>`)}</ul>`}`}
       ${texts.map((part) => html`<${RequestText} part=${part} hasDetails=${files.length > 0 || command !== null} command=${command} known=${dangers ?? []} />`)}
       ${files.length > 0 && html`<div class="approval-files"><p class="muted">${plural(files.length, "file")}</p><${DiffToolbar} /></div><${TextDiffs} files=${files} root=${root} />`}
       ${!command && files.length === 0 && texts.length === 0 && html`<${Described} call=${call} />`}
@@ -102,7 +105,8 @@ export function Approval({ question, count, root, canAnswer, call: announced, ca
 /** @param {{value: string, onInput: (text: string) => void, onCancel: () => void}} props */
 function ReasonInput({ value, onInput, onCancel }) {
   const ref = useRef(/** @type {HTMLInputElement|null} */ (null));
-  useEffect(() => ref.current?.focus(), []);
+  // At once: the next key is meant for it.
+  useLayoutEffect(() => ref.current?.focus(), []);
   return html`<input ref=${ref} name="reason" maxlength="2000" autocomplete="off" value=${value} onInput=${(/** @type {any} */ event) => onInput(event.target.value)}
     onKeyDown=${(/** @type {KeyboardEvent} */ event) => { if (event.key === "Escape") { event.stopPropagation(); onCancel(); } }} />`;
 }
@@ -175,7 +179,7 @@ function RequestText({ part, hasDetails, command, known }) {
   const dangers = all.filter((danger) => !known.includes(danger));
   return html`
     ${dangers.length > 0 && html`<ul class="dangers" aria-label="Dangers">${dangers.map((danger) => html`<li>${visible(danger)}</li>`)}</ul>`}
-    ${body && !hasDetails && html`<pre class="output" tabindex="0" aria-label="What is asked for">${visible(body)}</pre>`}
+    ${body && !hasDetails && html`<pre class="output" tabindex="0" role="group" aria-label="What is asked for">${visible(body)}</pre>`}
     ${reason && html`<p class="muted small-text">${visible(reason)}.</p>`}`;
 }
 

@@ -156,7 +156,7 @@ function ConflictView({ conflict, root, action }) {
   const { ours, theirs } = conflict;
   const hasSides = typeof ours === "string" || typeof theirs === "string";
   return html`<div class="conflict-file"><p><span class="path"><bdi>${visible(path)}</bdi></span>${conflict.line ? `, line ${conflict.line}` : ""}: ${visible(conflict.reason)}</p>
-    ${hasSides && html`<div class="sides"><div><h3>Now</h3><pre class="output" tabindex="0" aria-label=${`${path} now`}>${visible(ours ?? "(no such file)")}</pre></div>
-      <div><h3>After the ${action}</h3><pre class="output" tabindex="0" aria-label=${`${path} after the ${action}`}>${visible(theirs ?? "(no such file)")}</pre></div></div>
+    ${hasSides && html`<div class="sides"><div><h3>Now</h3><pre class="output" tabindex="0" role="group" aria-label=${`${path} now`}>${visible(ours ?? "(no such file)")}</pre></div>
+      <div><h3>After the ${action}</h3><pre class="output" tabindex="0" role="group" aria-label=${`${path} after the ${action}`}>${visible(theirs ?? "(no such file)")}</pre></div></div>
       <${TextDiffs} files=${[{ path: conflict.path, old: ours ?? null, new: theirs ?? null }]} root=${root} />`}</div>`;
 }

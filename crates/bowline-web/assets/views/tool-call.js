@@ -69,7 +69,7 @@ function ToolBody({ item, root }) {
   const rest = call.content.filter((content) => content?.type !== "diff");
   const hasTerminal = item.terminals.size > 0;
   return html`
-    ${command && html`<pre class="command" tabindex="0" aria-label="Command">${visible(command)}</pre>`}
+    ${command && html`<pre class="command" tabindex="0" role="group" aria-label="Command">${visible(command)}</pre>`}
     ${diffs.length > 0 && html`<${DiffToolbar} /><${TextDiffs} files=${diffs} root=${root} />`}
     ${rest.map((content, index) => html`<${Content} key=${index} content=${content} item=${item} hasTerminal=${hasTerminal} isAlone=${rest.length === 1} />`)}
     ${!rest.some(({ type }) => type === "terminal") && [...item.terminals].map(([id, output]) => html`<${TerminalView} key=${id} output=${output} length=${output.dropped + output.text.length + (output.exit ? 0.5 : 0)} label="Command output" />`)}
@@ -90,7 +90,7 @@ function Content({ content, item, hasTerminal, isAlone }) {
     // Agents repeat a terminal's output as text for clients without one.
     if (hasTerminal) return null;
     return item.call.kind === "execute" || item.call.kind === "read" || item.call.kind === "search"
-      ? html`<pre class="output" tabindex="0" aria-label="Output">${plainOutput(String(block.text ?? ""))}</pre>`
+      ? html`<pre class="output" tabindex="0" role="group" aria-label="Output">${plainOutput(String(block.text ?? ""))}</pre>`
       : html`<${Markdown} part=${textPart(content)} length=${block.text?.length ?? 0} />`;
   }
   if (block?.type === "image") return html`<${Picture} mimeType=${String(block.mimeType)} data=${String(block.data)} />`;
@@ -130,7 +130,7 @@ function Raw({ call }) {
   };
   return html`<div class="raw"><button type="button" class="quiet small" aria-expanded=${isOpen} onClick=${() => setOpen(!isOpen)}>${isOpen ? "Hide" : "Show"} input and output</button>
     ${isOpen && html`
-      ${call.rawInput !== null && html`<pre class="output" tabindex="0" aria-label="Raw input">${show(call.rawInput)}</pre>`}
-      ${call.rawOutput !== null && html`<pre class="output" tabindex="0" aria-label="Raw output">${show(call.rawOutput)}</pre>`}`}
+      ${call.rawInput !== null && html`<pre class="output" tabindex="0" role="group" aria-label="Raw input">${show(call.rawInput)}</pre>`}
+      ${call.rawOutput !== null && html`<pre class="output" tabindex="0" role="group" aria-label="Raw output">${show(call.rawOutput)}</pre>`}`}
   </div>`;
 }

@@ -139,7 +139,7 @@ export function Wire({ id }) {
     <button type="button" class="wire-line" aria-expanded=${open === entry.key} onClick=${() => setOpen(open === entry.key ? "" : entry.key)}>
       <span class="wire-at">${entry.at === null ? entry.key.slice(1) : clockTime(entry.at)}</span><span class="wire-direction">${entry.direction === "in" ? "←" : "→"}<span class="hidden">${entry.direction === "in" ? "received" : "sent"}</span></span>
       <span class="wire-name">${visible(entry.name)}</span><span class="muted wire-detail"><bdi>${visible(entry.detail)}</bdi></span><span class="muted wire-size">${entry.text.length.toLocaleString("en")}</span></button>
-    ${open === entry.key && html`<pre class="output" tabindex="0" aria-label="Raw message">${entry.text ? pretty(entry.text) : "Requests for one client's files and terminals are not kept."}</pre>`}
+    ${open === entry.key && html`<pre class="output" tabindex="0" role="group" aria-label="Raw message">${entry.text ? pretty(entry.text) : "Requests for one client's files and terminals are not kept."}</pre>`}
   </div>`;
 
   return html`<main class="page wire" id="main" tabindex="-1">

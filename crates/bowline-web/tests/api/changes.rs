@@ -151,11 +151,16 @@ async fn changes_are_undone_by_turn_file_and_hunk() {
     // All of the session, and nothing of another.
     undo(json!({})).await;
     assert_eq!((server.file("c.txt").as_str(), server.file("d.txt").as_str()), ("entity not found", "d\n"));
+    let redo = async |body: Value| server.post(&me, "/api/sessions/s1/redo", &body).await.json();
+    assert_eq!(redo(json!({ "change": 2 })).await["changed"], json!(["b.txt"]));
+    assert_eq!((server.file("b.txt").as_str(), server.file("c.txt").as_str()), ("b\n", "entity not found"));
+    assert_eq!(redo(json!({})).await["changed"].as_array().unwrap().len(), 2);
+    assert_eq!(server.file("c.txt"), "c\n");
     // The audit log has each of them.
     let own = server.token("boss", Role::Admin).await;
     let entries = server.get(&own, "/api/audit").await.json();
     let undos = entries["entries"].as_array().unwrap().iter().filter(|entry| entry["operation"] == "undo");
-    assert_eq!(undos.count(), 9);
+    assert_eq!(undos.count(), 12);
 }
 
 #[tokio::test]
