@@ -126,6 +126,25 @@ describe("conversation", () => {
     await shown(page, "echo: again @README.md; resource_link README.md");
   });
 
+  test("earlier prompts come back in an empty one", async () => {
+    const page = await site.open();
+    await startSession(page);
+    for (const text of ["one", "two\nlines", "three"]) {
+      await prompt(page, text);
+      await shown(page, `echo: ${text.split("\n")[0]}`);
+      await isIdle(page);
+    }
+    const input = page.getByRole("combobox", { name: "Prompt" });
+    const press = async (key) => {
+      await input.press(key);
+      return input.inputValue();
+    };
+    assert.deepEqual([await press("ArrowUp"), await press("ArrowUp"), await press("ArrowDown"), await press("ArrowDown")], ["three", "two\nlines", "three", ""]);
+    // In a text, the arrows move the cursor.
+    await input.fill("own");
+    assert.equal(await press("ArrowUp"), "own");
+  });
+
   test("only a file that matches what is typed can be chosen", async () => {
     const page = await site.open();
     await startSession(page);
@@ -449,6 +468,14 @@ describe("changes", () => {
     await page.getByRole("button", { name: "Undo turn" }).click();
     await page.getByRole("button", { name: "Redo turn" }).click();
     await page.getByRole("button", { name: "Undo turn" }).waitFor();
+    assert.equal(await site.disk("src/parser.rs"), `// first\n${original}// last\n`);
+    // All of the session at once, after a question.
+    await page.getByRole("button", { name: "Undo all" }).click();
+    await page.getByRole("dialog", { name: "Undo all changes of this session?" }).getByRole("button", { name: "Undo all" }).click();
+    await page.getByRole("button", { name: "Redo all" }).waitFor();
+    assert.equal(await site.disk("src/parser.rs"), original);
+    await page.getByRole("button", { name: "Redo all" }).click();
+    await page.getByRole("button", { name: "Undo all" }).waitFor();
     assert.equal(await site.disk("src/parser.rs"), `// first\n${original}// last\n`);
     const [download] = await Promise.all([page.waitForEvent("download"), page.getByRole("link", { name: "Download patch" }).click()]);
     assert.match(await readFile(await download.path(), "utf8"), /^\+\/\/ first$/m);

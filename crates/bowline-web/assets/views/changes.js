@@ -59,6 +59,14 @@ export function Changes({ id }) {
     await load();
   };
   const allowed = me.value?.role === "observer" ? null : act;
+  const turns = data?.turns ?? [];
+  const count = new Set(turns.flatMap((turn) => turn.files.map((file) => file.path))).size;
+  const isAllUndone = turns.every((turn) => turn.files.every((file) => file.undone));
+  const actOnAll = async () => {
+    if (isAllUndone) return act("redo", {});
+    const isSure = await confirmAction({ title: "Undo all changes of this session?", text: `${plural(count, "file")} in ${plural(turns.length, "turn")}. They can be redone.`, verb: "Undo all" });
+    if (isSure) await act("undo", {});
+  };
   const actOnFound = allowed && (async (/** @type {Action} */ action, /** @type {Record<string, unknown>} */ target, /** @type {string} */ path) => {
     const isSure = action === "redo" || await confirmAction({
       title: `Undo the change of ${visible(path)}?`,
@@ -67,8 +75,6 @@ export function Changes({ id }) {
     });
     if (isSure) await act(action, target);
   });
-  const turns = data?.turns ?? [];
-  const count = new Set(turns.flatMap((turn) => turn.files.map((file) => file.path))).size;
 
   return html`<main class="page changes" id="main" tabindex="-1">
     <header class="view-head">
@@ -77,7 +83,9 @@ export function Changes({ id }) {
       <${SessionTabs} id=${id} current="changes" />
     </header>
     <div class="page-body">
-      <div class="toolbar"><${DiffToolbar} /><span class="spacer"></span><a class="button" href=${sessionPath(id, "patch")} download><${Icon} name="download" /> Download patch</a></div>
+      <div class="toolbar"><${DiffToolbar} /><span class="spacer"></span>
+        ${allowed && turns.length > 0 && html`<button type="button" onClick=${actOnAll}><${Icon} name=${isAllUndone ? "redo" : "undo"} /> ${isAllUndone ? "Redo all" : "Undo all"}</button>`}
+        <a class="button" href=${sessionPath(id, "patch")} download><${Icon} name="download" /> Download patch</a></div>
       <${Problem} text=${error} />
       ${refused && html`<${Refused} ...${refused} root=${root} act=${act} onClose=${() => setRefused(null)} />`}
       ${data && turns.length === 0 && data.foundOnDisk.length === 0 && html`<${Empty} title="Nothing has changed yet"><p class="muted">Files that the agent writes appear here, turn by turn.</p><//>`}

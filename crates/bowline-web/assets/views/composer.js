@@ -6,7 +6,7 @@ import { connectionState, promptText } from "../client.js";
 import { firstLine, visible } from "../format.js";
 import { Icon } from "../icons.js";
 import { completeMention, findFileNames, findMention, toBlocks } from "../mentions.js";
-import { settings } from "../store.js";
+import { messageText, settings } from "../store.js";
 import { hasFiles, reportError } from "../ui.js";
 
 /** @typedef {import("../types.js").ContentBlock} ContentBlock */
@@ -152,6 +152,21 @@ export function Composer({ session, canWrite }) {
     element.focus();
   };
 
+  /** How many prompts back the text is; -1 for a text of its own. */
+  const recalled = useRef(-1);
+  /** Shows an earlier or later prompt, and returns whether there is one. @param {1|-1} step */
+  const recall = (step) => {
+    const prompts = session.state.items.filter(({ kind }) => kind === "user").map(messageText).filter(Boolean).reverse();
+    if (text === "") recalled.current = -1;
+    else if (text !== prompts[recalled.current]) return false;
+    const next = recalled.current + step;
+    if (next < -1 || next >= prompts.length) return false;
+    recalled.current = next;
+    setText(prompts[next] ?? "");
+    nextCursor.current = prompts[next]?.length ?? 0;
+    return true;
+  };
+
   const submit = () => {
     const trimmed = text.trim();
     if ((!trimmed && attachments.length === 0) || !canWrite) return;
@@ -195,6 +210,13 @@ export function Composer({ session, canWrite }) {
         setSuggestions([]);
         return;
       }
+    }
+    const element = /** @type {HTMLTextAreaElement} */ (event.target);
+    const isFirstLine = !text.slice(0, element.selectionStart).includes("\n");
+    const isLastLine = !text.slice(element.selectionEnd).includes("\n");
+    if ((event.key === "ArrowUp" && isFirstLine && recall(1)) || (event.key === "ArrowDown" && isLastLine && recall(-1))) {
+      event.preventDefault();
+      return;
     }
     if (event.key === "Enter" && !event.shiftKey && (event.ctrlKey || event.metaKey || !isTouched())) {
       event.preventDefault();
