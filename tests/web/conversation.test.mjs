@@ -115,13 +115,18 @@ describe("conversation", () => {
     const page = await site.open();
     await startSession(page);
     const input = page.getByRole("combobox", { name: "Prompt" });
-    const isLookedUp = (name) => page.waitForResponse((response) => response.url().endsWith(`files?query=${encodeURIComponent(name)}`)).then((response) => response.finished());
-    await Promise.all([isLookedUp("src/parser.rs"), input.pressSequentially("read @src/parser.rs, then @README.mdx and @READ")]);
-    await Promise.all([isLookedUp("README.md"), input.pressSequentially("ME.md ")]);
+    /** Waits until a name is looked up meanwhile, and the page has the answer. */
+    const isLookedUp = async (name, work) => {
+      const [response] = await Promise.all([page.waitForResponse((response) => response.url().endsWith(`files?query=${encodeURIComponent(name)}`)), work()]);
+      await response.finished();
+      await page.evaluate(() => fetch("/api/me").then((answer) => answer.text()));
+    };
+    await isLookedUp("src/parser.rs", () => input.pressSequentially("read @src/parser.rs, then @README.mdx and @READ"));
+    await isLookedUp("README.md", () => input.pressSequentially("ME.md "));
     await input.press("Enter");
     await shown(page, /^echo: read @src\/parser\.rs, then @README\.mdx and @README\.md; resource_link src\/parser\.rs; resource_link README\.md$/);
-    await input.pressSequentially("again @README.md");
-    await Promise.all([isLookedUp("README.md"), page.reload()]);
+    await isLookedUp("README.md", () => input.pressSequentially("again @README.md"));
+    await isLookedUp("README.md", () => page.reload());
     await input.press("Enter");
     await shown(page, "echo: again @README.md; resource_link README.md");
   });

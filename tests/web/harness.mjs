@@ -18,7 +18,7 @@ const program = process.env.BOWLINE_BIN ?? join(process.env.CARGO_TARGET_DIR ?? 
 export const AGENT = [process.execPath, join(testsDir, "agent.mjs")];
 
 /** How long a step may take, in milliseconds: only a hang exceeds it. */
-export const TIMEOUT = 20_000;
+export const TIMEOUT = 60_000;
 
 export const DESKTOP = { width: 1280, height: 800 };
 export const PHONE = { width: 360, height: 740 };
