@@ -653,7 +653,7 @@ describe("people", () => {
       await check("keys");
       await page.getByRole("dialog", { name: "Keys" }).getByRole("button", { name: "Close" }).click();
       await page.getByRole("main").getByRole("button", { name: "New session" }).click();
-      await page.getByRole("dialog", { name: "New session" }).locator("button[type=submit]:enabled").waitFor();
+      await page.getByRole("dialog", { name: "New session" }).locator("button[type=submit]:enabled:not([aria-busy=true])").waitFor();
       await check("form of a new session");
       await page.getByRole("dialog", { name: "New session" }).getByRole("button", { name: "Cancel" }).click();
       const id = await startSession(page);
