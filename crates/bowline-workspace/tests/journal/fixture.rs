@@ -37,6 +37,7 @@ pub(crate) fn draft<'a>(
         path,
         before: before.map(side),
         after: after.map(side),
+        moved_from: None,
         reverses: &[],
         method: ApplyMethod::Rename { temp: ".temp".to_owned() },
     }
@@ -303,6 +304,7 @@ impl<'a> JournalStep<'a> {
                 path,
                 before: before.as_ref().map(draft_side),
                 after: after.as_ref().map(draft_side),
+                moved_from: None,
                 reverses: &reverses,
                 method: manner.clone(),
             })
