@@ -148,7 +148,7 @@ impl NamedTexts {
     }
 
     fn describe_change(&self, change: &Change) -> String {
-        let Change { id, at, origin, source, path, before, after, reverses } = change;
+        let Change { id, at, origin, source, path, before, after, reverses, moved_from: _ } = change;
         let mut line = format!(
             "{id} @{} {path} {} -> {}",
             at.0,

@@ -175,10 +175,22 @@ fn a_file_that_was_moved_twice_goes_back_all_the_way() {
             move: 2 changes
             ! cannot take back change 2 of ~/b: it moved the file, which was moved to ~/c since; take that back first
             ~/c 750 "one\n2\n3\n4\nfive\n"
-            undo: 3 files
+            undo: 2 files
             ~/a 750 "1\n2\n3\n4\n5\n"
             redo: 2 files
             ~/c 750 "one\n2\n3\n4\nfive\n"
+            batch 1 changes ~/a
+            batch 2 creates ~/b
+            batch 2 deletes ~/a
+            batch 3 changes ~/b
+            batch 4 creates ~/c
+            batch 4 deletes ~/b
+            user creates ~/a, not in effect
+            user deletes ~/c, not in effect
+            user creates ~/c
+            user deletes ~/a
+            undo: 2 files
+            ~/a 750 "1\n2\n3\n4\n5\n"
         "#]],
     );
 }
@@ -228,7 +240,7 @@ fn a_move_whose_file_is_gone_is_undone_from_the_journal() {
             tree
         ",
         expect![[r#"
-            undo: 2 files
+            undo: 1 files
             ~/a 750 "one\n2\n3\n4\n5\n"
         "#]],
     );
