@@ -278,14 +278,17 @@ async fn several_files_change_through_the_host_with_one_question_each_call() {
         audit: fs/read allowed by preset: ask $BASE/project/a.txt
         audit: fs/read failed by preset: ask $BASE/project/docs/b.txt
         audit: fs/write allowed by person $BASE/project/a.txt
+        audit: fs/write allowed by person $BASE/project/docs/b.txt
         audit: fs/write allowed by person $BASE/project/a.txt
         audit: fs/write allowed by person $BASE/project/docs/b.txt
+        audit: fs/read allowed by preset: ask $BASE/project/a.txt
         audit: fs/read allowed by preset: ask $BASE/project/a.txt
         audit: fs/write allowed by person $BASE/project/a.txt
         audit: fs/write allowed by person $BASE/project/a.txt
         audit: fs/read allowed by preset: ask $BASE/project/a.txt
         audit: fs/read failed by preset: ask $BASE/project/docs/a.txt
         audit: fs/write allowed by person $BASE/project/a.txt
+        audit: fs/write allowed by person $BASE/project/docs/a.txt
         audit: fs/write allowed by person $BASE/project/docs/a.txt
         audit: fs/write allowed by person $BASE/project/a.txt
         audit: fs/read allowed by preset: ask $BASE/project/old.txt

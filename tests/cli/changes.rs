@@ -368,7 +368,7 @@ fn hunks_have_numbers_and_are_taken_back_by_them() {
           a.txt  as it was before the undo
         --- 0
         $ bowline changes --json
-        {"change":1,"at":"WHEN","workspace":"$PROJECT","session":"$SESSION","turn":1,"call":"turn1_1","command":null,"source":"written","path":"$PROJECT/a.txt","before":{"sha256":"a8cdd76642f0ecda0067f4d780d027935959e42dc16520220f295191b913efba","size":16,"mode":"644"},"after":{"sha256":"265b42d008c61130ec4872dbe0410f07454f83eea6f52cb6ad5745147af4c405","size":16,"mode":"644"},"added":3,"removed":3,"reverses":[],"undone_hunks":[2],"in_effect":true,"reverted_by_hand":false,"uncertain":false,"pruned":false,"kept_text":false}
+        {"change":1,"at":"WHEN","workspace":"$PROJECT","session":"$SESSION","turn":1,"call":"turn1_1","command":null,"source":"written","path":"$PROJECT/a.txt","moved_from":null,"before":{"sha256":"a8cdd76642f0ecda0067f4d780d027935959e42dc16520220f295191b913efba","size":16,"mode":"644"},"after":{"sha256":"265b42d008c61130ec4872dbe0410f07454f83eea6f52cb6ad5745147af4c405","size":16,"mode":"644"},"added":3,"removed":3,"reverses":[],"undone_hunks":[2],"in_effect":true,"reverted_by_hand":false,"uncertain":false,"pruned":false,"kept_text":false}
         --- 0
     "#]].assert_eq(&told);
     assert_eq!(scene.read_file("a.txt"), "A\nb\nc\nd\ne\nf\ng\n");

@@ -174,6 +174,7 @@ async fn a_batch_that_only_reads_is_asked_about_and_recorded_as_reads() {
         session/start: allowed by nobody
         turn/start turn 1: allowed by nobody
         fs/read $ROOT/a.txt turn 1: denied by person (permission denied: the user said no)
+        fs/read $ROOT/.env turn 1: denied by person (permission denied: the user said no)
         fs/read $ROOT/a.txt turn 1: allowed by person
         fs/read $ROOT/.env turn 1: allowed by person
         fs/read $ROOT/missing turn 1: failed by preset: ask (resource not found: $ROOT/missing)
@@ -399,9 +400,22 @@ async fn a_batch_is_one_question_and_one_undo() {
     expect![[r#"
         session/start: allowed by nobody
         turn/start turn 1: allowed by nobody
+        fs/read $ROOT/notes.md turn 1: denied by person (permission denied: the user said no)
+        fs/write $ROOT/docs turn 1: denied by person (permission denied: the user said no)
         fs/write $ROOT/notes.md turn 1: denied by person (permission denied: the user said no)
+        fs/write $ROOT/docs/notes.md turn 1: denied by person (permission denied: the user said no)
+        fs/read $ROOT/logo.png turn 1: denied by person (permission denied: the user said no)
+        fs/write $ROOT/docs/logo.png turn 1: denied by person (permission denied: the user said no)
+        fs/write $ROOT/docs/index.md turn 1: denied by person (permission denied: the user said no)
+        fs/write $ROOT/old turn 1: denied by person (permission denied: the user said no)
         fs/read $ROOT/notes.md turn 1: allowed by person
+        fs/write $ROOT/docs turn 1: allowed by person (begins)
         fs/write $ROOT/notes.md turn 1: allowed by person (begins)
+        fs/write $ROOT/docs/notes.md turn 1: allowed by person (begins)
+        fs/read $ROOT/logo.png turn 1: allowed by person (begins)
+        fs/write $ROOT/docs/logo.png turn 1: allowed by person (begins)
+        fs/write $ROOT/docs/index.md turn 1: allowed by person (begins)
+        fs/write $ROOT/old turn 1: allowed by person (begins)
         fs/write $ROOT/docs/notes.md turn 1: allowed by person
         fs/write $ROOT/notes.md turn 1: allowed by person
         fs/write $ROOT/docs/logo.png turn 1: allowed by person

@@ -416,7 +416,7 @@ async fn a_watch_reports_after_its_answer_and_not_after_its_end() {
             > call _bowline/fs/watch {"path":"$ROOT","recursive":"yes"}
             ! -32602 the params of _bowline/fs/watch are wrong: expected a boolean at column 51 {"kind":"badParams"}
             > call _bowline/fs/watch {"path":"$ROOT","sessionId":"other"}
-            ! -32002 Resource not found: session other {"sessionId":"other"}
+            ! -32002 Resource not found: session other {"kind":"unknownSession","sessionId":"other"}
         "#]],
     )
     .await;

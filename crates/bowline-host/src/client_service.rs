@@ -218,7 +218,7 @@ impl ClientService {
         f: impl FnOnce(Arc<SessionInner>) -> F,
     ) -> Result<T, Error>
     where
-        E: Into<Error>,
+        E: From<RpcError> + Into<Error>,
         F: Future<Output = Result<T, E>>,
     {
         match self.wait_for_session(id).await {
@@ -230,8 +230,8 @@ impl ClientService {
                 entry.reason = Some(failure.to_string());
                 let shared = self.host.clone();
                 match run_blocking(move || shared.approvals.record(&entry)).await {
-                    Ok(Ok(())) => to_rpc_result(Err(failure)),
-                    _ => to_rpc_result(Err(ApprovalError::Unrecorded.into())),
+                    Ok(Ok(())) => Err(E::from(failure).into()),
+                    _ => Err(E::from(ApprovalError::Unrecorded.into()).into()),
                 }
             }
         }

@@ -199,6 +199,22 @@ async fn a_model_works_on_what_it_has_seen() {
 }
 
 #[tokio::test]
+async fn a_file_that_is_too_large_to_read_is_appended_to() {
+    let harness = McpServerHarness::new(OfferedTools::Files).await;
+    let text = "a line\n".repeat(5 << 20);
+    std::fs::write(harness.root.join("log"), &text).unwrap();
+    let answer = harness.call_tool("append_file", json!({ "path": "log", "content": "one more\n" })).await;
+    expect![[r#"
+        Appended 1 line to log.
+    "#]]
+    .assert_eq(&answer);
+    let now = std::fs::read_to_string(harness.root.join("log")).unwrap();
+    assert!(now.strip_prefix(&text) == Some("one more\n"));
+    harness.workspace.undo(&ChangeSelection::default()).unwrap();
+    assert!(std::fs::read_to_string(harness.root.join("log")).unwrap() == text);
+}
+
+#[tokio::test]
 async fn several_files_change_at_once() {
     let harness = McpServerHarness::new(OfferedTools::Files).await;
     let write = |path: &str, content: &str| json!({ "path": path, "content": content });

@@ -28,8 +28,7 @@ use crate::message::methods::{
 use crate::peer::RpcViolation;
 use crate::service::context::RequestContext;
 use crate::service::dispatch::{
-    self, handle_request, is_extension, method_not_found, respond_error, respond_raw, respond_with,
-    to_raw_params,
+    handle_request, is_extension, method_not_found, respond_error, respond_raw, respond_with, to_raw_params,
 };
 use crate::service::{
     BoxFuture, CancelSignal, IncomingRequest, RawParams, Service, ServiceResponse, UncheckedParamsError,
@@ -408,7 +407,7 @@ impl<A: Agent> Service for AgentDispatcher<A> {
 /// Parses the params of `initialize`. A version too large for the schema's number is unsupported, and is answered
 /// with a supported one.
 fn parse_initialize(params: RawParams<'_>) -> Result<InitializeRequest, RpcError> {
-    let invalid = |error: &serde_json::Error| dispatch::invalid_params(InitializeRequest::METHOD, error);
+    let invalid = |error: &serde_json::Error| RpcError::invalid_params(InitializeRequest::METHOD, error);
     methods::decode(params.text()).or_else(|error| {
         let mut value: serde_json::Value = methods::decode(params.text()).map_err(|_| invalid(&error))?;
         match value.get_mut("protocolVersion") {

@@ -87,6 +87,8 @@ pub struct ChangeDraft<'a> {
     pub before: Option<DraftSide<'a>>,
     /// The file after; `None` if it is deleted.
     pub after: Option<DraftSide<'a>>,
+    /// The path from which it moves the file here. Another draft of the batch removes the file there.
+    pub moved_from: Option<&'a str>,
     /// The changes that it reverses.
     pub reverses: &'a [Reversal],
     /// How it is applied to the disk.

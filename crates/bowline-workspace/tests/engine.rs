@@ -10,6 +10,8 @@
 mod boundaries;
 #[path = "engine/documents.rs"]
 mod documents;
+#[path = "engine/file_extension.rs"]
+mod file_extension;
 #[path = "engine/journal.rs"]
 mod journal;
 #[path = "engine/properties.rs"]

@@ -252,6 +252,14 @@ fn disk_calls_are_synced_in_order() {
           journal: Write
           files: Remove Rename
           journal: Sync Write Truncate Sync Delete
+        batch of copies, bytes and inserted text
+          journal: Write Sync Write Sync
+          files: CreateTemp Write SetMode CreateTemp Write SetMode CreateTemp Write SetMode CreateTemp Write SetMode Sync Exchange Rename Exchange Rename SyncDirectory CreateDirectory Rename
+          journal: Write Sync Write Truncate Sync Delete
+        undo a move between two edits
+          journal: Write Sync Write Sync
+          files: CreateTemp Write SetMode Sync Rename SyncDirectory Rename
+          journal: Write Sync Write Truncate Sync Delete
         append
           journal: Write Sync Write Sync
           files: OpenInPlace Write Sync

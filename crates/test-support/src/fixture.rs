@@ -20,6 +20,7 @@
 //! ([`WireBackend`]). The same script must give the same text with both.
 
 mod direct_backend;
+mod extension_call;
 mod script;
 mod script_dirs;
 mod wire_backend;
@@ -29,6 +30,7 @@ use anyhow::{Context, Result, bail};
 use bowline_history::changes::{ChangeId, Reversal};
 use bowline_history::undo::{ChangeOwner, ChangeSelection};
 use bowline_text::lines::LineWindow;
+use serde_json::Value;
 
 pub use direct_backend::DirectBackend;
 use script::{FixtureScript, LineWords, StepBody};
@@ -71,6 +73,8 @@ pub trait ScriptBackend {
     fn read(&mut self, actor: &StepActor, path: &str, window: LineWindow) -> StepOutcome;
     /// Writes a file for an agent.
     fn write(&mut self, actor: &StepActor, path: &str, content: &str) -> StepOutcome;
+    /// Calls a method of the file extension for an agent: its name without the prefix, and its params without a session.
+    fn call_extension(&mut self, actor: &StepActor, method: &str, params: Value) -> StepOutcome;
     /// Deletes a file for an agent.
     fn delete(&mut self, actor: &StepActor, path: &str) -> StepOutcome;
     /// Undoes changes for a session.
@@ -156,6 +160,11 @@ impl<S: ScriptBackend> ScriptRunner<S> {
                 let path = self.next_path(&mut words)?;
                 let content = step_text(body, &mut words)?;
                 self.backend.write(&actor, &path, &content)
+            }
+            "extension" => {
+                let method = words.next()?.context("which method")?;
+                let params = self.dirs.expand_variables(words.take_rest());
+                self.backend.call_extension(&actor, &method, serde_json::from_str(&params)?)
             }
             "delete" => {
                 let path = self.next_path(&mut words)?;

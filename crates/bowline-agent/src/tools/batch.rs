@@ -14,7 +14,7 @@ use bowline_policy::paths::LexicalPath;
 use bowline_policy::question::{QuestionItem, TextChange};
 use bowline_protocol::builders;
 use bowline_protocol::file_extension::{
-    BatchOperation, Etag, FileError, RemoveParams, TransferParams, WriteParams,
+    BatchOperation, Etag, FileError, FileType, RemoveParams, TransferParams, WriteParams,
 };
 use bowline_protocol::schema::v1::{ToolCallContent, ToolCallLocation, ToolCallUpdateFields, ToolKind};
 use bowline_text::display;
@@ -25,7 +25,9 @@ use bowline_tools::tools::describe::{
     count_lines, count_noun, describe_conflicts, describe_diff, first_different_line,
 };
 use bowline_tools::tools::schema::MAX_WRITTEN_FILES;
-use bowline_tools::tools::write::{CurrentText, RequestedWrite, WriteDecision, decide_write, record_write};
+use bowline_tools::tools::write::{
+    CurrentText, RequestedWrite, WriteDecision, can_append_unread, decide_write, record_write,
+};
 use bowline_workspace::files;
 use bowline_workspace::workspace::{FileContent, FilePreview};
 use serde_json::{Value, json};
@@ -106,6 +108,13 @@ pub(crate) async fn append_file(active_call: &ActiveCall<'_>) -> Result<ToolOutp
     let title = format!("Append to {}", active_call.display_path(&path));
     let changes = [FileChange::Write { path, request: RequestedWrite::Append(content.to_owned()) }];
     change_files(active_call, &title, ToolKind::Edit, input, &changes).await
+}
+
+/// Returns whether a file of the client is appended to without reading it.
+async fn is_large(active_call: &ActiveCall<'_>, path: &LexicalPath) -> bool {
+    let Ok(stat) = active_call.runtime().client_files().stat(path.as_str()).await else { return false };
+    let key = ledger_key(active_call, Backend::Client, path.as_str());
+    stat.file_type == FileType::File && can_append_unread(&active_call.toolbox.ledger(), &key, stat.size)
 }
 
 /// Runs the tool that deletes a file.
@@ -245,6 +254,8 @@ struct PlannedBatch<'a> {
     backend: Backend,
     changes: &'a [FileChange],
     writes: Vec<PlannedWrite<'a>>,
+    // What is appended to files of the client that are not read. Only that is shown.
+    appends: Vec<(&'a LexicalPath, Arc<String>)>,
     operations: Vec<BatchOperation>,
     files: Vec<AffectedFile>,
     items: Vec<QuestionItem>,
@@ -269,6 +280,7 @@ impl<'a> PlannedBatch<'a> {
             backend,
             changes,
             writes: Vec::new(),
+            appends: Vec::new(),
             operations: Vec::new(),
             files: Vec::new(),
             items: Vec::new(),
@@ -276,6 +288,13 @@ impl<'a> PlannedBatch<'a> {
         };
         for change in changes {
             match change {
+                FileChange::Write { path, request: RequestedWrite::Append(addition) }
+                    if backend == Backend::Client && is_large(active_call, path).await =>
+                {
+                    let params = WriteParams::new(path.as_str(), addition.clone()).append();
+                    batch.operations.push(params.into());
+                    batch.appends.push((path, Arc::new(addition.clone())));
+                }
                 FileChange::Write { path, request } => {
                     batch.plan_write(active_call, path, request).await?;
                     let texts = batch.writes.iter().filter_map(|write| write.current.text());
@@ -370,6 +389,12 @@ impl<'a> PlannedBatch<'a> {
             let operation = active_call.file_operation(OperationKind::Write, write.path).await?;
             self.items.push(to_item(operation, &before, &after));
             self.files.push(AffectedFile::new(write.path, before, after));
+        }
+        for (path, addition) in &self.appends {
+            let (before, after) = (FileSide::Text(Arc::default()), FileSide::Text(addition.clone()));
+            let operation = active_call.file_operation(OperationKind::Write, path).await?;
+            self.items.push(to_item(operation, &before, &after));
+            self.files.push(AffectedFile::new(path, before, after));
         }
         for change in self.changes {
             let (source, kind) = match change {
@@ -592,6 +617,11 @@ impl<'a> PlannedBatch<'a> {
             if result.is_some() {
                 content.push(builders::diff(write.path.as_str(), before, report.shown.as_str()));
             }
+        }
+        for (path, addition) in &self.appends {
+            let count = count_noun(count_lines(addition), "line");
+            lines.push(format!("Appended {count} to {}", active_call.display_path(path)));
+            content.push(builders::diff(path.as_str(), Some(""), addition.as_str()));
         }
         for change in self.changes {
             match change {

@@ -113,6 +113,18 @@ async fn a_refused_batch_changes_nothing() {
 }
 
 #[tokio::test]
+async fn a_large_file_is_appended_to_without_being_read() {
+    let fixture = open_asking(BATCH).await;
+    fixture.write_to_disk("log", &"a line\n".repeat(200_000));
+    check(
+        &fixture.call_and_log("append_file", json!({ "path": "log", "content": "one more\n" })).await,
+        expect![[""]],
+    );
+    let text = fixture.read_from_disk("log");
+    assert_eq!((text.len(), text.ends_with("a line\none more\n")), (200_000 * 7 + 9, true));
+}
+
+#[tokio::test]
 async fn the_editors_extension_is_used_where_it_is_offered() {
     let fixture = open_asking(BATCH).await;
     fixture.write_to_disk("a", "not the editor's\n");
@@ -149,6 +161,7 @@ async fn the_editors_extension_is_used_where_it_is_offered() {
         expect![[r#"
             > tool_call turn1_3 "Append to a" Edit Pending @$ROOT/a
                 input {"path":"$ROOT/a","content":"\nthree\n"}
+            < _bowline/fs/stat $ROOT/a
             < _bowline/fs/batch read $ROOT/a
             > update turn1_3 @$ROOT/a:2
                 diff $ROOT/a "1\ntwo" -> "1\ntwo\nthree\n"
@@ -159,6 +172,7 @@ async fn the_editors_extension_is_used_where_it_is_offered() {
                 allow_always: Always allow edits of the file a
                 reject_once: Reject
                 reject_always: Always reject edits of the file a
+            < _bowline/fs/stat $ROOT/a
             < _bowline/fs/batch read $ROOT/a
             > update turn1_3 InProgress
             < _bowline/fs/batch write $ROOT/a "\nthree\n" append if unchanged

@@ -201,7 +201,9 @@ impl ChangeList {
                 describe_change(change),
                 format_line_counts(hunks.as_deref(), change, style)
             );
-            if let Some(more) = self.describe_status(changed, hunks.map_or(0, |hunks| hunks.len()), style) {
+            if let Some(more) =
+                self.describe_status(changed, hunks.map_or(0, |hunks| hunks.len()), location, style)
+            {
                 line = format!("{}  {more}", line.trim_end());
             }
             if group.turn.is_none() {
@@ -224,7 +226,13 @@ impl ChangeList {
     }
 
     /// Returns additional remarks on a change.
-    fn describe_status(&self, changed: &ListedChange, hunks: usize, style: OutputStyle) -> Option<String> {
+    fn describe_status(
+        &self,
+        changed: &ListedChange,
+        hunks: usize,
+        location: &WorkspaceLocation,
+        style: OutputStyle,
+    ) -> Option<String> {
         let change = &changed.change;
         let mut notes = Vec::new();
         let numbers = |hunks: &mut dyn Iterator<Item = usize>| {
@@ -235,6 +243,9 @@ impl ChangeList {
             None => reversal.change.to_string(),
         });
         let reversed: Vec<String> = reversed.collect();
+        if let Some(from) = &change.moved_from {
+            notes.push(format!("from {}", escape_line(location.relative_name(from))));
+        }
         if !reversed.is_empty() {
             notes.push(format!("takes back {}", reversed.join(", ")));
         }
@@ -345,6 +356,7 @@ impl ChangeList {
                 "command": origin.command,
                 "source": source,
                 "path": change.path,
+                "moved_from": change.moved_from,
                 "before": file_state_to_json(change.before),
                 "after": file_state_to_json(change.after),
                 "added": lines.map(|lines| lines.added),
@@ -376,6 +388,7 @@ fn file_state_to_json(state: Option<FileState>) -> Value {
 
 fn describe_change(change: &Change) -> &'static str {
     match (change.before, change.after) {
+        _ if change.moved_from.is_some() => "moved",
         (None, Some(_)) => "created",
         (Some(_), None) => "deleted",
         // The content is no longer known.

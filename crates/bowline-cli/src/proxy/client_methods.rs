@@ -55,12 +55,12 @@ async fn handle_file_extension(
     call: Option<&str>,
 ) -> Option<Result<Box<RawValue>, Error>> {
     let result = match method {
-        LIST_METHOD => with_params(params, |request| session.list_directory(request)).await,
-        STAT_METHOD => with_params(params, |request| session.stat_file(request)).await,
-        READ_METHOD => with_params(params, |request| session.read_file(request)).await,
-        WRITE_METHOD => with_params(params, |request| session.write_file(request, call)).await,
-        BATCH_METHOD => with_params(params, |request| session.batch_files(request, call)).await,
-        UNWATCH_METHOD => with_params(params, |request| session.unwatch_files(request)).await,
+        LIST_METHOD => with_params(method, params, |request| session.list_directory(request)).await,
+        STAT_METHOD => with_params(method, params, |request| session.stat_file(request)).await,
+        READ_METHOD => with_params(method, params, |request| session.read_file(request)).await,
+        WRITE_METHOD => with_params(method, params, |request| session.write_file(request, call)).await,
+        BATCH_METHOD => with_params(method, params, |request| session.batch_files(request, call)).await,
+        UNWATCH_METHOD => with_params(method, params, |request| session.unwatch_files(request)).await,
         _ => return None,
     };
     Some(result)
@@ -68,6 +68,7 @@ async fn handle_file_extension(
 
 /// Reads the params, runs a method with them, and returns its answer.
 pub(super) async fn with_params<P, T, E, F>(
+    method: &str,
     params: &RawValue,
     run: impl FnOnce(P) -> F,
 ) -> Result<Box<RawValue>, Error>
@@ -77,8 +78,7 @@ where
     E: Into<Error>,
     F: Future<Output = Result<T, E>>,
 {
-    let malformed = |error: serde_json::Error| FileError::BadParams { reason: error.to_string() };
-    let request = serde_json::from_str(params.get()).map_err(malformed)?;
+    let request = parse_params(method, params).map_err(FileError::from)?;
     let response = run(request).await.map_err(Into::into)?;
     Ok(to_raw_result(&response)?)
 }
@@ -91,18 +91,18 @@ async fn handle(
 ) -> Result<Box<RawValue>, RpcError> {
     let names = CLIENT_METHOD_NAMES;
     if method == names.fs_read_text_file {
-        let ReadTextFileRequest { path, line, limit, .. } = parse_params(params)?;
+        let ReadTextFileRequest { path, line, limit, .. } = parse_params(method, params)?;
         let read = FileBackend::read(session, &path_to_utf8(&path)?, LineWindow { line, limit }).await?;
         return to_raw_result(&ReadTextFileResponse::new(read.text.as_str()));
     }
     if method == names.fs_write_text_file {
-        let WriteTextFileRequest { path, content, .. } = parse_params(params)?;
+        let WriteTextFileRequest { path, content, .. } = parse_params(method, params)?;
         let requester = Requester { turn: session.current_turn(), call };
         FileBackend::write(session, &path_to_utf8(&path)?, content, &requester).await?;
         return to_raw_result(&WriteTextFileResponse::new());
     }
     if method == names.terminal_create {
-        let request: CreateTerminalRequest = parse_params(params)?;
+        let request: CreateTerminalRequest = parse_params(method, params)?;
         let command_request = CommandRequest {
             command: request.command,
             args: request.args,
@@ -115,7 +115,7 @@ async fn handle(
         ));
     }
     if method == names.terminal_output {
-        let request: TerminalOutputRequest = parse_params(params)?;
+        let request: TerminalOutputRequest = parse_params(method, params)?;
         let snapshot = TerminalBackend::output(session, &request.terminal_id).await?;
         let exit = snapshot.exit.as_ref().map(Into::into);
         return to_raw_result(
@@ -123,25 +123,25 @@ async fn handle(
         );
     }
     if method == names.terminal_wait_for_exit {
-        let request: WaitForTerminalExitRequest = parse_params(params)?;
+        let request: WaitForTerminalExitRequest = parse_params(method, params)?;
         let exit = TerminalBackend::wait(session, &request.terminal_id).await?;
         return to_raw_result(&WaitForTerminalExitResponse::new((&exit).into()));
     }
     if method == names.terminal_kill {
-        let request: KillTerminalRequest = parse_params(params)?;
+        let request: KillTerminalRequest = parse_params(method, params)?;
         TerminalBackend::kill(session, &request.terminal_id).await?;
         return to_raw_result(&KillTerminalResponse::new());
     }
     if method == names.terminal_release {
-        let request: ReleaseTerminalRequest = parse_params(params)?;
+        let request: ReleaseTerminalRequest = parse_params(method, params)?;
         TerminalBackend::release(session, &request.terminal_id).await?;
         return to_raw_result(&ReleaseTerminalResponse::new());
     }
     Err(RpcError::UnknownMethod { method: Some(method.to_owned()) })
 }
 
-fn parse_params<T: DeserializeOwned>(params: &RawValue) -> Result<T, RpcError> {
-    serde_json::from_str(params.get()).map_err(|error| RpcError::InvalidParams { reason: error.to_string() })
+fn parse_params<T: DeserializeOwned>(method: &str, params: &RawValue) -> Result<T, RpcError> {
+    serde_json::from_str(params.get()).map_err(|error| RpcError::invalid_params(method, &error))
 }
 
 fn to_raw_result(response: &impl Serialize) -> Result<Box<RawValue>, RpcError> {

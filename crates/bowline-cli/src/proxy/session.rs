@@ -10,7 +10,7 @@ use bowline_host::{FilesChangedSender, LocalSession};
 use bowline_mcp::server::{CHANGES_URI, ResourceEvent, ResourceProvider, WorkspaceResources};
 use bowline_protocol::accumulator::ToolCallView;
 use bowline_protocol::diagnostics::Diagnostic;
-use bowline_protocol::file_extension::CHANGED_METHOD;
+use bowline_protocol::file_extension::{CHANGED_METHOD, WATCH_METHOD};
 use bowline_protocol::rpc_error::RpcError;
 use bowline_protocol::schema::v1::{
     Error, PermissionOption, RequestPermissionOutcome, TerminalId, ToolCallId,
@@ -347,8 +347,10 @@ impl EngineSession for LocalEngineSession {
         // If the signal is dropped, the request was cancelled, which is an answer, too.
         let answered = Box::pin(async { answered.await.map_or_else(drop, drop) });
         Box::pin(async move {
-            client_methods::with_params(&params, |request| session.watch_files(request, sender, answered))
-                .await
+            client_methods::with_params(WATCH_METHOD, &params, |request| {
+                session.watch_files(request, sender, answered)
+            })
+            .await
         })
     }
 

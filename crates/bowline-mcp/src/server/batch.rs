@@ -6,20 +6,22 @@ use std::sync::Arc;
 use bowline_history::ledger::WriteVerdict;
 use bowline_policy::paths::LexicalPath;
 use bowline_protocol::file_extension::{
-    BatchOperation, BatchResult, Etag, FileData, FileError, ReadParams, RemoveParams, TransferParams,
-    WriteFileResponse, WriteParams,
+    BatchOperation, BatchResult, Etag, FileData, FileError, FileType, ReadParams, RemoveParams,
+    TransferParams, WriteFileResponse, WriteParams,
 };
 use bowline_protocol::rpc_error::RpcError;
 use bowline_tools::tools::describe::{count_lines, count_noun, describe_conflicts, describe_diff};
 use bowline_tools::tools::input::ToolInputFields;
 use bowline_tools::tools::schema::MAX_WRITTEN_FILES;
-use bowline_tools::tools::write::{CurrentText, RequestedWrite, WriteDecision, decide_write, record_write};
+use bowline_tools::tools::write::{
+    CurrentText, RequestedWrite, WriteDecision, can_append_unread, decide_write, record_write,
+};
 use bowline_workspace::files::{self, FileBackend, Requester};
 use serde_json::json;
 
 use super::outcome::ToolOutcome;
 use super::session::{CallContext, McpSession};
-use super::write::replaces_unseen_text;
+use super::write::{replaces_unseen_text, write_outcome};
 use super::{DeniedOperation, WorkspaceBackend};
 
 /// How often a batch is decided again because a file changed concurrently.
@@ -79,6 +81,33 @@ pub(crate) async fn move_file<P: WorkspaceBackend>(
     session.with_ledger(|ledger, _| ledger.record_transfer(from.as_str(), Some(to.as_str())));
     let (from, to) = (session.display_path(from.as_str()), session.display_path(to.as_str()));
     Ok(ToolOutcome::from_text(format!("Moved {from} to {to}.")))
+}
+
+/// Returns whether a file is appended to without reading it.
+pub(super) async fn is_large<P: WorkspaceBackend>(session: &McpSession<P>, path: &LexicalPath) -> bool {
+    let files = session.backend.files();
+    if !files.serves_file_extension() {
+        return false;
+    }
+    let Ok(stat) = files.stat(path.as_str()).await else { return false };
+    stat.file_type == FileType::File
+        && session.with_ledger(|ledger, _| can_append_unread(ledger, path.as_str(), stat.size))
+}
+
+/// Appends to a file without reading it.
+pub(super) async fn append_unread<P: WorkspaceBackend>(
+    session: &McpSession<P>,
+    path: &LexicalPath,
+    content: String,
+    context: &CallContext,
+) -> Result<ToolOutcome, String> {
+    let display_path = session.display_path(path.as_str());
+    let count = count_noun(count_lines(&content), "line");
+    let denied = DeniedOperation::Write { path: path.as_str() };
+    let _locks = session.lock_files([path.as_str()]).await;
+    let operations = vec![WriteParams::new(path.as_str(), content).append().into()];
+    run_batch(session, operations, &denied, context).await.map_err(|error| error.text)?;
+    Ok(write_outcome(display_path, "replaced", format!("Appended {count} to {display_path}.")))
 }
 
 /// A file to write, as decided on its current text.

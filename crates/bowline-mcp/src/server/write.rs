@@ -19,6 +19,7 @@ use serde_json::json;
 
 use super::DeniedOperation;
 use super::WorkspaceBackend;
+use super::batch;
 use super::outcome::ToolOutcome;
 use super::session::{CallContext, McpSession};
 
@@ -65,6 +66,9 @@ pub(crate) async fn append_file<P: WorkspaceBackend>(
 ) -> Result<ToolOutcome, String> {
     let path = session.resolve(fields.required_text("path")?)?;
     let content = fields.required_text("content")?.to_owned();
+    if batch::is_large(session, &path).await {
+        return batch::append_unread(session, &path, content, context).await;
+    }
     apply_change(session, &path, &RequestedWrite::Append(content), context).await
 }
 
@@ -210,7 +214,7 @@ async fn finish_write<P: WorkspaceBackend>(
     write_outcome(display_path, outcome, parts.join("\n"))
 }
 
-fn write_outcome(path: &str, outcome: &str, text: String) -> ToolOutcome {
+pub(super) fn write_outcome(path: &str, outcome: &str, text: String) -> ToolOutcome {
     let structured = json!({ "path": path, "outcome": outcome, "message": text });
     ToolOutcome { structured: Some(structured), ..ToolOutcome::from_text(text) }
 }

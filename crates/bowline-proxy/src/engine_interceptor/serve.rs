@@ -11,7 +11,7 @@
 
 use std::time::Duration;
 
-use bowline_protocol::file_extension::{FileCapabilities, FileLimits, WATCH_METHOD};
+use bowline_protocol::file_extension::{FileCapabilities, FileError, FileLimits, WATCH_METHOD};
 use bowline_protocol::quirks::{PeerRole, Quirk, Workaround};
 use bowline_protocol::relay::{FileRead, Method, ProxySide};
 use bowline_protocol::rpc_error::RpcError;
@@ -92,9 +92,15 @@ impl EngineInterceptor {
     ) -> Option<InterceptDecision> {
         let PeekedMessage::Request { method: name, .. } = peek(line) else { return None };
         let (name, params) = (name.into_owned(), parse_params::<Box<RawValue>>(line)?);
+        let refuse = |failure: RpcError| {
+            let error = match method {
+                Method::FileExtension => FileError::from(failure).into(),
+                _ => failure.into(),
+            };
+            Some(InterceptDecision::Now(Disposition::Answer(Err(error))))
+        };
         let Some(session) = self.sessions.get(id) else {
-            let unknown = RpcError::SessionNotFound { session_id: id.clone() };
-            return Some(InterceptDecision::Now(Disposition::Answer(Err(unknown.into()))));
+            return refuse(RpcError::SessionNotFound { session_id: id.clone() });
         };
         let call = match method {
             Method::CreateTerminal => session.context.attribution().call_for(None),
@@ -116,8 +122,7 @@ impl EngineInterceptor {
         let permit = self.serve_permits.clone().try_acquire_owned().ok();
         let is_quick = method == Method::Terminal && name != CLIENT_METHOD_NAMES.terminal_wait_for_exit;
         if permit.is_none() && !is_quick {
-            let busy = RpcError::Busy { limit: MAX_SERVED_REQUESTS as u64 };
-            return Some(InterceptDecision::Now(Disposition::Answer(Err(busy.into()))));
+            return refuse(RpcError::Busy { limit: MAX_SERVED_REQUESTS as u64 });
         }
         Some(InterceptDecision::Later(
             MessageOrder::Overtake,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use agent_client_protocol_schema::v1::{Error, ExtResponse};
 use bowline_protocol::file_extension::FileError;
-use bowline_protocol::rpc_error::{RpcError, describe_json_error};
+use bowline_protocol::rpc_error::RpcError;
 use serde::Serialize;
 use serde_json::value::RawValue;
 
@@ -25,7 +25,7 @@ where
     Ok(match params.parse::<R>()? {
         Ok(request) => respond_with(handle(request)),
         Err(error) => {
-            let failure = invalid_params(R::METHOD, &error);
+            let failure = RpcError::invalid_params(R::METHOD, &error);
             let error = if R::HAS_ERROR_KIND { FileError::from(failure).into() } else { failure.into() };
             ServiceResponse::Ready(Err(error))
         }
@@ -52,13 +52,6 @@ pub(crate) fn respond_error(failure: RpcError) -> ServiceResponse {
 /// Answers a method that is not served.
 pub(crate) fn method_not_found<T>(method: &str) -> Result<T, Error> {
     Err(RpcError::UnknownMethod { method: Some(method.to_owned()) }.into())
-}
-
-/// Describes what is wrong with params, without quoting them.
-pub(crate) fn invalid_params(method: &str, error: &serde_json::Error) -> RpcError {
-    RpcError::InvalidParams {
-        reason: format!("the params of {method} are wrong: {}", describe_json_error(error)),
-    }
 }
 
 /// Returns whether a method is an extension, which the protocol leaves undefined.

@@ -17,7 +17,7 @@ pub(super) static JOURNAL_DATABASE: DatabaseKind = DatabaseKind {
     application_id: 0x426f_776c,
     format: 2,
     schema: include_str!("schema.sql"),
-    migrations: &[include_str!("tails.sql"), include_str!("git_objects.sql")],
+    migrations: &[include_str!("tails.sql"), include_str!("git_objects.sql"), include_str!("moves.sql")],
     // Work continues without the history.
     newer_format: NewerFormatPolicy::SetAside,
     checked_table: None,

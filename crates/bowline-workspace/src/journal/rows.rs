@@ -25,7 +25,7 @@ const ABANDONED: i64 = 2;
 const UNKNOWN: i64 = 3;
 
 const COLUMNS: &str = "id, at, state, source, manner, temp, session, turn, call, command, path, before_hash, \
-    before_size, before_mode, after_hash, after_size, after_mode, reverses";
+    before_size, before_mode, after_hash, after_size, after_mode, reverses, moved_from";
 
 /// Texts from this many bytes on are compressed on a separate thread.
 const MIN_PARALLEL_BYTES: usize = 64 << 10;
@@ -43,8 +43,8 @@ pub(super) fn insert_drafts(
     let batch: i64 = connection.prepare_cached(next)?.query_row([], |row| row.get(0))?;
     let mut statement = connection.prepare_cached(
         "INSERT INTO changes (batch, at, state, source, manner, temp, session, turn, call, command, path, \
-         before_hash, before_size, before_mode, after_hash, after_size, after_mode, reverses) \
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18)",
+         before_hash, before_size, before_mode, after_hash, after_size, after_mode, reverses, moved_from) \
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19)",
     )?;
     let mut keeper = BlobWriter::new(connection)?;
     let mut ids = Vec::with_capacity(drafts.len());
@@ -78,6 +78,7 @@ pub(super) fn insert_drafts(
             after.map(|state| state.size.cast_signed()),
             after.map(|state| state.mode),
             format_reversals(draft.reverses),
+            draft.moved_from,
         ])?;
         let id = ChangeId(connection.last_insert_rowid());
         if let ApplyMethod::Tail(bytes) = &draft.method {
@@ -258,6 +259,7 @@ fn read_entry(row: &Row<'_>, id: ChangeId) -> Option<(JournalEntry, ApplyMethod)
         path: row.get("path").ok()?,
         before: read_file_state(row, ["before_hash", "before_size", "before_mode"])?,
         after: read_file_state(row, ["after_hash", "after_size", "after_mode"])?,
+        moved_from: row.get("moved_from").ok()?,
         reverses: parse_reversals(row.get::<_, Option<String>>("reverses").ok()?.as_deref())?,
     };
     Some((JournalEntry { change, outcome }, manner))
@@ -362,6 +364,7 @@ fn check_draft(draft: &ChangeDraft<'_>) -> Result<(), JournalError> {
     }
     let names = [
         ("path", Some(draft.path)),
+        ("path of the moved file", draft.moved_from),
         ("name of the temporary file", temp),
         ("session's id", draft.origin.session.as_deref()),
         ("tool call's id", draft.origin.call.as_deref()),

@@ -18,6 +18,7 @@ fn draft<'a>(origin: &'a ChangeOrigin, path: &'a str, text: &'a [u8]) -> ChangeD
         path,
         before: None,
         after: Some(DraftSide { content: DraftContent::Bytes(text), mode: 0o644 }),
+        moved_from: None,
         reverses: &[],
         method: ApplyMethod::InPlace,
     }

@@ -111,6 +111,8 @@ pub(super) struct PlannedChange {
     pub(super) new: Option<NewFile>,
     // Invariant: if this is set, `current` and `new` are not.
     pub(super) tail: Option<TailChange>,
+    // The path from which it moves the file here. Another change of the group removes the file there.
+    pub(super) moved_from: Option<String>,
     pub(super) reverses: Vec<Reversal>,
 }
 
@@ -411,6 +413,7 @@ fn draft_change<'a>(
             path: effect.admitted.canonical(),
             before: Some(tail.to_draft(hashes.0, sizes.0)),
             after: Some(tail.to_draft(hashes.1, sizes.1)),
+            moved_from: None,
             reverses: &effect.reverses,
             method: ApplyMethod::Tail(tail.bytes.clone()),
         };
@@ -422,6 +425,7 @@ fn draft_change<'a>(
         path: effect.admitted.canonical(),
         before,
         after,
+        moved_from: effect.moved_from.as_deref(),
         reverses: &effect.reverses,
         method: manner,
     }

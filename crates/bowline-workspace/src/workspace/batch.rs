@@ -622,6 +622,7 @@ impl FinishedFile {
             current: file.current,
             new: file.new,
             tail: file.tail,
+            moved_from: file.moved_from,
             reverses: Vec::new(),
         };
         (finished, change)

@@ -11,7 +11,7 @@ use bowline_history::changes::{
     Change, ChangeId, ChangeOrigin, ChangeSource, FileState, PathsBySource, group_paths_by_source,
 };
 use bowline_history::undo::{
-    self, ChangeOwner, ChangeSelection, ConflictResolution, ReversalDirection, TailStep,
+    self, ChangeOwner, ChangeSelection, ConflictResolution, FileMoves, ReversalDirection, TailStep,
 };
 use bowline_policy::paths::{Access, LexicalPath};
 use bowline_text::diff::{self, FileDiff, Hunk};
@@ -80,9 +80,12 @@ impl Workspace {
         let history: Vec<Change> = entries.iter().map(|entry| entry.change.clone()).collect();
         let selection = &with_canonical_path(selection, &history, &self.inner.roots);
         let in_effect = undo::changes_in_effect(&history);
+        let moves = FileMoves::find(&history);
         let mut changes: Vec<ListedChange> = entries
             .into_iter()
-            .filter(|entry| selection.matches(&entry.change))
+            .zip(&history)
+            .filter(|(_, change)| selection.matches_moved(change, &moves))
+            .map(|(entry, _)| entry)
             .map(|entry| ListedChange {
                 is_in_effect: in_effect.contains(&entry.change.id),
                 is_uncertain: entry.outcome == Some(ChangeOutcome::Unknown),

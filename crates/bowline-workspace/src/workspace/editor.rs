@@ -160,7 +160,8 @@ impl Workspace {
         let mut stat = current.as_ref().map(|current| current.stat);
         if current.as_ref().is_none_or(|current| current.bytes != bytes) {
             let new = Some(NewFile { bytes: FileBytes::Owned(bytes), mode });
-            let effect = PlannedChange { admitted, current, new, tail: None, reverses: Vec::new() };
+            let effect =
+                PlannedChange { admitted, current, new, tail: None, moved_from: None, reverses: Vec::new() };
             let group = ChangeGroup {
                 roots,
                 origin: &ChangeOrigin::default(),

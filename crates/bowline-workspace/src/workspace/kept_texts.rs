@@ -54,6 +54,7 @@ pub(super) fn keep_text(
         path,
         before: Some(side(text)),
         after: current.map(side),
+        moved_from: None,
         reverses: &[],
         method: ApplyMethod::AlreadyApplied,
     };

@@ -61,7 +61,8 @@ pub(super) fn merge_late_write(
             continue;
         }
         let new = Some(NewFile { bytes: FileBytes::Owned(new), mode: None });
-        let effect = PlannedChange { admitted, current, new, tail: None, reverses: Vec::new() };
+        let effect =
+            PlannedChange { admitted, current, new, tail: None, moved_from: None, reverses: Vec::new() };
         let mut again = Vec::new();
         let group = ChangeGroup {
             roots,
@@ -117,6 +118,7 @@ fn record_late_change(
         path: admitted.canonical(),
         before: before.map(side),
         after: after.map(side),
+        moved_from: None,
         reverses: &[],
         method: ApplyMethod::AlreadyApplied,
     };

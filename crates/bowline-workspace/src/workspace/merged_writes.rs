@@ -146,7 +146,14 @@ pub(super) fn restore_merged(
     let bytes = merged.to_vec();
     lookout.adopt_write(journal, &workspace.inner.roots, (&canonical, &current.bytes), origin)?;
     let new = Some(NewFile { bytes: FileBytes::Owned(bytes), mode: None });
-    let effect = PlannedChange { admitted, current: Some(current), new, tail: None, reverses: Vec::new() };
+    let effect = PlannedChange {
+        admitted,
+        current: Some(current),
+        new,
+        tail: None,
+        moved_from: None,
+        reverses: Vec::new(),
+    };
     let group =
         ChangeGroup { roots, origin, changes: &[effect], at: now(), progress: ProgressCallback(None) };
     apply_changes(workspace, writer, &group)?;

@@ -553,6 +553,7 @@ fn record_changes(
             path: &seen.path,
             before,
             after: seen.after.as_ref().map(|known| draft_side(known, bytes.as_deref())),
+            moved_from: None,
             reverses: &[],
             method: ApplyMethod::AlreadyApplied,
         });

@@ -273,7 +273,14 @@ fn plan_tail(workspace: &Workspace, roots: &Roots, change: &Change, bytes: &[u8]
     let edit = if before.size < after.size { TailEdit::Append } else { TailEdit::Cut };
     let hashes = (before.hash, after.hash);
     let tail = TailChange { stat, writer_state, edit, bytes: bytes.to_owned(), hashes };
-    Some(PlannedChange { admitted, current: None, new: None, tail: Some(tail), reverses: Vec::new() })
+    Some(PlannedChange {
+        admitted,
+        current: None,
+        new: None,
+        tail: Some(tail),
+        moved_from: None,
+        reverses: Vec::new(),
+    })
 }
 
 /// Applies a pending change, because others of its group were applied.
@@ -309,7 +316,7 @@ fn complete_change(
         if !is_before || matches!(before, StoredSide::Lost) {
             return None;
         }
-        Some(PlannedChange { admitted, current, new, tail: None, reverses: Vec::new() })
+        Some(PlannedChange { admitted, current, new, tail: None, moved_from: None, reverses: Vec::new() })
     };
     let Some(effect) = effect() else { return false };
     let mut late = Vec::new();

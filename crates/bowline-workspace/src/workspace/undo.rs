@@ -9,14 +9,16 @@
 //! that fails, the first group is restored. If the process dies in between, the journal records what was reversed, and
 //! repeating the undo completes the rest.
 
+mod moves;
+
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, MutexGuard};
 
 use bowline_history::changes::{Change, ChangeId, ChangeOrigin, ChangeSource, Reversal};
 use bowline_history::ledger::WriteRejectedError;
 use bowline_history::undo::{
-    self, ChangeSelection, ConflictResolution, ReversalDirection, ReversalError, ReversalErrorReason,
-    ReversalPlan, TailPlan, TailStep,
+    self, ChangeSelection, ConflictResolution, FileMoves, ReversalDirection, ReversalError,
+    ReversalErrorReason, ReversalPlan, TailPlan, TailStep,
 };
 use bowline_policy::paths::Access;
 use bowline_text::text;
@@ -33,10 +35,11 @@ use super::editor::merge_with_disk;
 use super::notifications::WorkspaceNotification;
 use super::recover::recover_interrupted;
 use super::reversal::{
-    ReversalOptions, ReversedContent, StoredFile, has_stored_texts, reverse_all, stored_file_from_bytes,
+    OptionalFile, ReversalOptions, ReversedContent, StoredFile, has_stored_texts, reverse_all,
+    stored_file_from_bytes,
 };
 use super::write::encode_text;
-use super::{WorkspaceSession, WorkspaceWriter};
+use super::{Workspace, WorkspaceSession, WorkspaceWriter};
 use crate::disk;
 use crate::disk::replace::tail::{TailEdit, can_cut};
 use crate::disk::writers::{self, WaitPurpose};
@@ -44,6 +47,7 @@ use crate::error::FilesError;
 use crate::journal::{ApplyMethod, ChangeDraft, ChangeFilter, DraftContent, DraftSide, Journal};
 use crate::roots::{AdmittedPath, Roots};
 use bowline_storage::clock::now;
+use moves::{FileGroup, GroupedFile, group_files};
 
 /// How many times an undo is planned while its files keep changing.
 const MAX_ATTEMPTS: usize = 8;
@@ -95,8 +99,10 @@ pub struct UndoPreview {
 
 /// The changes to reverse.
 struct SelectedChanges {
-    /// The files, each with its changes, newest first.
+    /// The files where they are now, each with its changes, newest first.
     files: IndexMap<String, Vec<Change>>,
+    /// The changes that create and remove a moved file.
+    moves: Vec<(ChangeId, ChangeId)>,
     /// As in [`UndoOutcome`].
     skipped: Vec<ChangeId>,
     /// The selection, with its file under the path that the journal knows.
@@ -110,11 +116,45 @@ struct FilePlan {
     planned: ReversalPlan,
     // Only the end of the file changes: there is no `current`, and nothing else is planned.
     tail: Option<TailChange>,
+    // The path from which it moves a file here.
+    moved_from: Option<String>,
     reverses: Vec<Reversal>,
     resolved: usize,
     document_path: Option<String>,
     // Whether an open document has text that its file lacks.
     has_unsaved_text: bool,
+}
+
+/// A file in which changes are to be reversed, as it is.
+struct ReversibleFile {
+    admitted: AdmittedPath,
+    current: Option<CurrentFile>,
+    document_path: Option<String>,
+    has_unsaved_text: bool,
+    // The file with its unsaved text.
+    shown: OptionalFile,
+}
+
+impl ReversibleFile {
+    fn into_plan(self, reversed: GroupedFile<'_>) -> FilePlan {
+        let GroupedFile { file, moved_from, reverses, resolved_count: resolved } = reversed;
+        let planned = match file {
+            file if file == self.shown => ReversalPlan::Unchanged,
+            Some((bytes, mode)) => ReversalPlan::Write { bytes, mode },
+            None => ReversalPlan::Delete,
+        };
+        FilePlan {
+            admitted: self.admitted,
+            current: self.current,
+            planned,
+            tail: None,
+            moved_from: moved_from.map(str::to_owned),
+            reverses,
+            resolved,
+            document_path: self.document_path,
+            has_unsaved_text: self.has_unsaved_text,
+        }
+    }
 }
 
 /// How changes are reversed.
@@ -138,6 +178,28 @@ impl FilePlan {
         };
         new + self.current.as_ref().map_or(0, |current| current.bytes.len())
     }
+
+    /// Returns the plan as a patch.
+    fn format(self, workspace: &Workspace, path: &str) -> String {
+        match self.tail {
+            Some(tail) => workspace.format_tail_patch(path, &tail),
+            None => format_plan(workspace, path, self.current, self.planned),
+        }
+    }
+}
+
+fn format_plan(
+    workspace: &Workspace,
+    path: &str,
+    current: Option<CurrentFile>,
+    planned: ReversalPlan,
+) -> String {
+    let new = match planned {
+        ReversalPlan::Unchanged => return String::new(),
+        ReversalPlan::Delete => None,
+        ReversalPlan::Write { bytes, mode } => Some(stored_file_from_bytes(bytes, mode)),
+    };
+    workspace.format_patch(path, current.map(to_stored_file), new)
 }
 
 impl WorkspaceSession {
@@ -185,7 +247,7 @@ impl WorkspaceSession {
     ) -> Result<UndoPreview, FilesError> {
         let workspace = &self.workspace;
         let writer = workspace.writer();
-        let SelectedChanges { files, skipped: left, selection } =
+        let SelectedChanges { files, moves, skipped: left, selection } =
             self.select_changes(&writer.journal, selection, direction)?;
         let options =
             ReversalOptions { hunks: selected_hunks(direction, &selection), ..ReversalOptions::default() };
@@ -194,34 +256,28 @@ impl WorkspaceSession {
         let names: Vec<String> = files.keys().cloned().collect();
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
         let nested = undo::find_nested_paths(&names);
-        for (path, changes) in files {
-            let planned = self.plan_file(&writer.journal, &documents, &path, &changes, options);
-            if let Ok(FilePlan { tail: Some(tail), .. }) = planned {
-                let patch = workspace.format_tail_patch(&path, &tail);
-                let changes = changes.iter().map(|change| change.id).collect();
-                foreseen.push(FileUndoPreview { path, changes, patch: Ok(patch) });
-                continue;
-            }
-            let planned = planned.map(|plan| (plan.current, plan.planned)).or_else(|error| {
-                // The undo would have removed the obstacle by then.
-                let alone = || Ok((None, plan_missing_file(&writer.journal, &changes, options)?));
-                if nested.contains(&path.as_str()) {
-                    alone().map_err(|_: FilesError| error)
-                } else {
-                    Err(error)
-                }
-            });
-            let patch = planned.map(|(current, planned)| match planned {
-                ReversalPlan::Unchanged => String::new(),
-                ReversalPlan::Delete => workspace.format_patch(&path, current.map(to_stored_file), None),
-                ReversalPlan::Write { bytes, mode } => workspace.format_patch(
-                    &path,
-                    current.map(to_stored_file),
-                    Some(stored_file_from_bytes(bytes, mode)),
+        for group in group_files(&files, &moves) {
+            let planned = self.plan_group(&writer.journal, &documents, &group, options);
+            let describe = |(path, changes): &(&str, &[Change]), patch| FileUndoPreview {
+                path: (*path).to_owned(),
+                changes: changes.iter().map(|change| change.id).collect(),
+                patch,
+            };
+            match (planned, group.files.as_slice()) {
+                (Ok(plans), files) => foreseen.extend(
+                    files
+                        .iter()
+                        .zip(plans)
+                        .map(|(file, plan)| describe(file, Ok(plan.format(workspace, file.0)))),
                 ),
-            });
-            let changes = changes.iter().map(|change| change.id).collect();
-            foreseen.push(FileUndoPreview { path, changes, patch });
+                (Err(error), [file @ (path, changes)]) if nested.contains(path) => {
+                    // The undo would have removed the obstacle by then.
+                    let alone = plan_missing_file(&writer.journal, changes, options).map_err(|_| error);
+                    let patch = alone.map(|planned| format_plan(workspace, path, None, planned));
+                    foreseen.push(describe(file, patch));
+                }
+                (Err(error), files) => foreseen.extend(files.first().map(|file| describe(file, Err(error)))),
+            }
         }
         Ok(UndoPreview { files: foreseen, skipped: left })
     }
@@ -238,7 +294,7 @@ impl WorkspaceSession {
         let mut writer = workspace.writer();
         recover_interrupted(workspace, &mut writer, &self.roots)?;
         let _lock = writer.journal.lock()?;
-        let SelectedChanges { files: mut by_file, skipped: left, selection } =
+        let SelectedChanges { files: mut by_file, moves, skipped: left, selection } =
             self.select_changes(&writer.journal, selection, direction)?;
         let options = ReversalOptions { hunks: selected_hunks(direction, &selection), resolution };
         let meant = ReversalContext { verb: direction.verb(), options, origin, at: now(), progress: tell };
@@ -248,7 +304,7 @@ impl WorkspaceSession {
         let mut directories = ReversedDirectories::find(workspace, &writer.journal, direction, &reversed);
         writer.recent_directories.record(directories.paths(), origin);
         directories.restore(workspace, &self.roots);
-        match self.reverse_files(&mut writer, &by_file, &meant) {
+        match self.reverse_files(&mut writer, &group_files(&by_file, &moves), &meant) {
             Ok(rest) => {
                 files.extend(rest);
                 directories.finish(workspace, &self.roots);
@@ -272,22 +328,25 @@ impl WorkspaceSession {
     fn reverse_files(
         &self,
         writer: &mut WorkspaceWriter,
-        by_file: &IndexMap<String, Vec<Change>>,
+        groups: &[FileGroup<'_>],
         meant: &ReversalContext<'_>,
     ) -> Result<Vec<ReversedFile>, FilesError> {
         let workspace = &self.workspace;
+        let files = || groups.iter().flat_map(|group| &group.files);
         for _ in 0..MAX_ATTEMPTS {
             let mut documents = workspace.documents();
             let mut plans = Vec::new();
             let mut bytes = 0;
-            for (path, changes) in by_file {
-                let plan = self.plan_file(&writer.journal, &documents, path, changes, meant.options)?;
-                bytes += plan.bytes();
+            for group in groups {
+                let mut planned = self.plan_group(&writer.journal, &documents, group, meant.options)?;
+                // As in a batch, the removal of a moved file follows its creation.
+                planned.sort_by_key(|plan| plan.moved_from.is_none());
+                bytes += planned.iter().map(FilePlan::bytes).sum::<usize>();
                 if bytes > MAX_UNDO_BYTES {
-                    let (what, files) = (meant.verb, by_file.len());
+                    let (what, files) = (meant.verb, files().count());
                     return Err(FilesError::UndoTooLarge { what, files, cap: MAX_UNDO_BYTES });
                 }
-                plans.push(plan);
+                plans.extend(planned);
             }
             // All files can be reversed. Unsaved text is the user's change, and is saved first, so that it is kept.
             let unsaved =
@@ -308,7 +367,7 @@ impl WorkspaceSession {
                 Err(ApplyError::Failed(error)) => return Err(error),
             }
         }
-        Err(FilesError::KeepsChanging(by_file.keys().next().cloned().unwrap_or_default()))
+        Err(FilesError::KeepsChanging(files().next().map(|(path, _)| (*path).to_owned()).unwrap_or_default()))
     }
 
     /// Returns the changes to reverse, by file, newest first.
@@ -337,11 +396,19 @@ impl WorkspaceSession {
             let only_found = (!files.is_empty()).then_some(FilesError::OnlyObservedChanges(files.len()));
             return Err(only_found.unwrap_or(FilesError::NothingToUndo(direction.verb())));
         }
-        let mut by_id: HashMap<ChangeId, Change> =
-            history.into_iter().map(|change| (change.id, change)).collect();
+        let all = FileMoves::find(&history);
+        let is_whole = selected_hunks(direction, &selection).is_none();
+        let moves: Vec<_> = all.among(&chosen).filter(|_| is_whole).collect();
+        let reversed: HashSet<ChangeId> = moves.iter().map(|moved| moved.creation.id).collect();
+        let is_chosen: HashSet<ChangeId> = chosen.iter().copied().collect();
+        let locate = |change| (change, all.path_without(change, &reversed).to_owned());
+        let located = history.iter().filter(|change| is_chosen.contains(&change.id)).map(locate);
+        let mut by_id: HashMap<ChangeId, (Change, String)> =
+            located.map(|(change, path)| (change.id, (change.clone(), path))).collect();
+        let moves = moves.iter().map(|moved| (moved.creation.id, moved.removal.id)).collect();
         let mut files: IndexMap<String, Vec<Change>> = IndexMap::new();
         let mut left = Vec::new();
-        for change in chosen.iter().filter_map(|id| by_id.remove(id)) {
+        for (change, path) in chosen.iter().filter_map(|id| by_id.remove(id)) {
             // A selection of several changes skips those whose texts are lost; a single change reports why it cannot be
             // reversed.
             let is_lost = chosen.len() > 1
@@ -350,7 +417,7 @@ impl WorkspaceSession {
             if is_lost {
                 left.push(change);
             } else {
-                files.entry(change.path.clone()).or_default().push(change);
+                files.entry(path).or_default().push(change);
             }
         }
         if let (true, Some(change)) = (files.is_empty(), left.first()) {
@@ -363,7 +430,7 @@ impl WorkspaceSession {
             .into());
         }
         let left = left.into_iter().map(|change| change.id).collect();
-        Ok(SelectedChanges { files, skipped: left, selection })
+        Ok(SelectedChanges { files, moves, skipped: left, selection })
     }
 
     /// Plans the reversal of one file.
@@ -375,11 +442,7 @@ impl WorkspaceSession {
         changes: &[Change],
         options: ReversalOptions<'_>,
     ) -> Result<FilePlan, FilesError> {
-        let mut admitted = self.roots.admit(path, Access::Write)?;
-        // The path now leads elsewhere, through a link: it is not the file that was changed.
-        if admitted.canonical() != path {
-            return Err(FilesError::PathRedirected(path.to_owned()));
-        }
+        let mut admitted = self.admit_changed(path)?;
         if let Some((tail, reverses)) = self.plan_tail(journal, documents, &admitted, changes, options)? {
             admitted.close_handle();
             return Ok(FilePlan {
@@ -387,40 +450,66 @@ impl WorkspaceSession {
                 current: None,
                 planned: ReversalPlan::Unchanged,
                 tail: Some(tail),
+                moved_from: None,
                 reverses,
                 resolved: 0,
                 document_path: None,
                 has_unsaved_text: false,
             });
         }
-        // No check for risky writes: the user requested this, and the change to undo may be what made the file
-        // read-only.
-        let current = read_current(&self.workspace, &self.roots, &admitted)?;
-        let known_by = documents.find(&admitted);
-        let unsaved = unsaved_bytes(documents, known_by.as_deref(), current.as_ref(), path)?;
-        let mode = current.as_ref().map_or(0o644, CurrentFile::mode);
-        let shown = unsaved.clone().or_else(|| current.as_ref().map(|current| current.bytes.clone()));
-        let shown = shown.map(|bytes| (bytes, mode));
+        let file = self.read_reversible(documents, admitted)?;
         let changes: Vec<&Change> = changes.iter().collect();
-        let ReversedContent { file, reverses, resolved_count: resolved } =
-            reverse_all(journal, shown.clone(), &changes, options)?;
-        let planned = match file {
-            file if file == shown => ReversalPlan::Unchanged,
-            Some((bytes, mode)) => ReversalPlan::Write { bytes, mode },
-            None => ReversalPlan::Delete,
-        };
+        let ReversedContent { file: reversed, reverses, resolved_count } =
+            reverse_all(journal, file.shown.clone(), &changes, options)?;
+        Ok(file.into_plan(GroupedFile { file: reversed, moved_from: None, reverses, resolved_count }))
+    }
+
+    /// Plans the reversal of a group's files, in its order.
+    fn plan_group(
+        &self,
+        journal: &Journal,
+        documents: &Documents,
+        group: &FileGroup<'_>,
+        options: ReversalOptions<'_>,
+    ) -> Result<Vec<FilePlan>, FilesError> {
+        if let ([(path, changes)], false) = (group.files.as_slice(), group.has_moves()) {
+            return Ok(vec![self.plan_file(journal, documents, path, changes, options)?]);
+        }
+        let mut files = Vec::new();
+        for (path, _) in &group.files {
+            files.push(self.read_reversible(documents, self.admit_changed(path)?)?);
+        }
+        let shown = files.iter().map(|file| file.shown.clone()).collect();
+        let reversed = group.reverse(journal, shown, options)?;
+        Ok(files.into_iter().zip(reversed).map(|(file, reversed)| file.into_plan(reversed)).collect())
+    }
+
+    fn admit_changed(&self, path: &str) -> Result<AdmittedPath, FilesError> {
+        let admitted = self.roots.admit(path, Access::Write)?;
+        // The path now leads elsewhere, through a link: it is not the file that was changed.
+        if admitted.canonical() != path {
+            return Err(FilesError::PathRedirected(path.to_owned()));
+        }
+        Ok(admitted)
+    }
+
+    /// Reads a file in which changes are to be reversed. There is no check for risky writes: the user requested this,
+    /// and the change to undo may be what made the file read-only.
+    fn read_reversible(
+        &self,
+        documents: &Documents,
+        mut admitted: AdmittedPath,
+    ) -> Result<ReversibleFile, FilesError> {
+        let current = read_current(&self.workspace, &self.roots, &admitted)?;
+        let document_path = documents.find(&admitted);
+        let unsaved =
+            unsaved_bytes(documents, document_path.as_deref(), current.as_ref(), admitted.canonical())?;
+        let has_unsaved_text = unsaved.is_some();
+        let mode = current.as_ref().map_or(0o644, CurrentFile::mode);
+        let shown = unsaved.or_else(|| current.as_ref().map(|current| current.bytes.clone()));
+        let shown = shown.map(|bytes| (bytes, mode));
         admitted.close_handle();
-        let unsaved = unsaved.is_some();
-        Ok(FilePlan {
-            admitted,
-            current,
-            planned,
-            tail: None,
-            reverses,
-            resolved,
-            document_path: known_by,
-            has_unsaved_text: unsaved,
-        })
+        Ok(ReversibleFile { admitted, current, document_path, has_unsaved_text, shown })
     }
 
     /// Plans the reversal of changes of a file's end without reading the rest, if the file still ends as they left it.
@@ -501,6 +590,7 @@ impl WorkspaceSession {
         for plan in plans {
             let new = match plan.planned {
                 ReversalPlan::Unchanged if plan.tail.is_some() => None,
+                ReversalPlan::Unchanged if plan.reverses.is_empty() => continue,
                 ReversalPlan::Unchanged => {
                     unchanged.push((plan.admitted, plan.current, plan.reverses));
                     continue;
@@ -516,6 +606,7 @@ impl WorkspaceSession {
                 current: plan.current,
                 new,
                 tail: plan.tail,
+                moved_from: plan.moved_from,
                 reverses: plan.reverses,
             });
         }
@@ -714,6 +805,7 @@ pub(super) fn record_unchanged_reversal(
         path: admitted.canonical(),
         before: current.map(side),
         after: current.map(side),
+        moved_from: None,
         reverses,
         method: ApplyMethod::AlreadyApplied,
     };

@@ -368,6 +368,7 @@ impl WorkspaceSession {
                 current: Some(current),
                 new: None,
                 tail: None,
+                moved_from: None,
                 reverses: Vec::new(),
             };
             let group = ChangeGroup {
@@ -472,6 +473,7 @@ impl WorkspaceSession {
                 path: admitted.canonical(),
                 before: side(before, mode),
                 after: side(after, mode),
+                moved_from: None,
                 reverses: &[],
                 method: ApplyMethod::AlreadyApplied,
             })
@@ -656,7 +658,8 @@ impl WorkspaceSession {
             current.as_ref().is_some_and(|current| current.writer_state == WriterState::Unknown);
         if !held {
             let new = Some(NewFile { bytes, mode });
-            let effect = PlannedChange { admitted, current, new, tail: None, reverses: Vec::new() };
+            let effect =
+                PlannedChange { admitted, current, new, tail: None, moved_from: None, reverses: Vec::new() };
             let group = ChangeGroup {
                 roots: &self.roots,
                 origin,

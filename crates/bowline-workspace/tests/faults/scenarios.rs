@@ -394,6 +394,52 @@ const BATCH: Scenario = Scenario {
     ..REPLACE
 };
 
+const INSERTED: &str = "one\n1.5\ntwo\nthree\nfour\nfive\n";
+
+const TRANSFERS: Scenario = Scenario {
+    name: "batch of copies, bytes and inserted text",
+    files: &[
+        ScenarioFile { path: "a.txt", old: Some(OLD), new: Some(INSERTED), mode: Some(0o640) },
+        ScenarioFile { path: "b.txt", old: Some(OTHER), new: Some(SHORT), mode: Some(0o600) },
+        ScenarioFile { path: "copy.txt", old: None, new: Some(OTHER), mode: Some(0o755) },
+        ScenarioFile { path: "m.txt", old: Some(ADDED), new: None, mode: Some(0o640) },
+        ScenarioFile { path: "over.txt", old: Some(SHORT), new: Some(ADDED), mode: Some(0o640) },
+    ],
+    set_up: |lab, _| {
+        lab.write_as_user("source.txt", OTHER);
+        lab.set_mode_as_user("source.txt", 0o755);
+    },
+    act: |lab, workspace| {
+        let operations = json!([
+            {"op": "write", "path": "~a.txt", "data": "1.5\n", "mode": "insert", "position": 4},
+            {"op": "write", "path": "~b.txt", "data": "b25lCjIK", "encoding": "base64"},
+            {"op": "copy", "from": "~source.txt", "to": "~copy.txt"},
+            {"op": "move", "from": "~m.txt", "to": "~over.txt", "overwrite": true},
+        ]);
+        apply_batch(lab, workspace, 2, &operations.to_string())
+    },
+    ..REPLACE
+};
+
+/// The file goes back to its first path with its first text.
+const UNDO_MOVE: Scenario = Scenario {
+    name: "undo a move between two edits",
+    files: &[
+        ScenarioFile { path: "a.txt", old: None, new: Some(OLD), mode: Some(0o640) },
+        ScenarioFile { path: "b.txt", old: Some(NEW), new: None, mode: Some(0o640) },
+    ],
+    set_up: |lab, workspace| {
+        lab.remove_as_user("b.txt");
+        lab.write_as_user("a.txt", OLD);
+        lab.set_mode_as_user("a.txt", 0o640);
+        write(lab, workspace, 1, "a.txt", SHORT).expect("nothing fails yet");
+        let moved = json!([{"op": "move", "from": "~a.txt", "to": "~b.txt"}]);
+        apply_batch(lab, workspace, 1, &moved.to_string()).expect("nothing fails yet");
+        write(lab, workspace, 1, "b.txt", NEW).expect("nothing fails yet");
+    },
+    ..UNDO
+};
+
 const LOG: &str = "one\ntwo\nthree\nthree and a half\n";
 const LOGGED: &str = "one\ntwo\nthree\nthree and a half\nfour and more\n";
 
@@ -471,6 +517,8 @@ pub(crate) fn all_scenarios() -> Vec<Scenario> {
         DIRECTORY_BACK,
         SAVE,
         BATCH,
+        TRANSFERS,
+        UNDO_MOVE,
         APPEND,
         UNDO_APPEND,
         UNDO_APPEND_AND_WRITE,
@@ -488,6 +536,8 @@ pub(crate) fn all_scenarios() -> Vec<Scenario> {
         recovery("recover a batch before its files", BATCH, DiskCall::CreateTemp),
         recovery("recover half a batch", BATCH, DiskCall::Exchange),
         recovery("recover a batch without its directories", BATCH, DiskCall::Remove),
+        recovery("recover half a batch of copies", TRANSFERS, DiskCall::Exchange),
+        recovery("recover half an undo of a move", UNDO_MOVE, DiskCall::Rename),
         recovery("recover half an append", APPEND, DiskCall::Write),
         recovery("recover an append that is not durable", APPEND, DiskCall::Sync),
         recovery("recover an undo of an append", UNDO_APPEND, DiskCall::Truncate),

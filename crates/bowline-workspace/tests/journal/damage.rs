@@ -117,7 +117,7 @@ fn a_journal_of_a_newer_bowline_is_set_aside() {
     check(
         run_sql("PRAGMA user_version = 7"),
         expect![[r#"
-            the journal of changes cannot be used: it was written by a newer Bowline (format 7, this one reads up to 4), which can read it; it was moved to $DIR/journal.sqlite.set-aside-1 and a new one was begun
+            the journal of changes cannot be used: it was written by a newer Bowline (format 7, this one reads up to 5), which can read it; it was moved to $DIR/journal.sqlite.set-aside-1 and a new one was begun
             1 /a new Done
             0700 .
             0600 journal.sqlite
@@ -131,11 +131,12 @@ fn a_journal_of_a_newer_bowline_is_set_aside() {
 
 #[test]
 fn journals_of_previous_formats_are_continued() {
+    continue_previous_format("ALTER TABLE changes DROP COLUMN moved_from; PRAGMA user_version = 4");
     continue_previous_format(
-        "ALTER TABLE baseline DROP COLUMN git_object; DROP TABLE git_packs; DROP TABLE git_texts; PRAGMA user_version = 3",
+        "ALTER TABLE changes DROP COLUMN moved_from; ALTER TABLE baseline DROP COLUMN git_object; DROP TABLE git_packs; DROP TABLE git_texts; PRAGMA user_version = 3",
     );
     continue_previous_format(
-        "ALTER TABLE baseline DROP COLUMN git_object; DROP TABLE git_packs; DROP TABLE git_texts; DROP TABLE tails; PRAGMA user_version = 2",
+        "ALTER TABLE changes DROP COLUMN moved_from; ALTER TABLE baseline DROP COLUMN git_object; DROP TABLE git_packs; DROP TABLE git_texts; DROP TABLE tails; PRAGMA user_version = 2",
     );
 }
 
@@ -196,7 +197,7 @@ fn a_journal_that_lacks_a_table_is_set_aside() {
     check(
         run_sql("DROP TABLE baseline"),
         expect![[r#"
-            the journal of changes cannot be used: its tables are not those of format 4; it was moved to $DIR/journal.sqlite.set-aside-1 and a new one was begun
+            the journal of changes cannot be used: its tables are not those of format 5; it was moved to $DIR/journal.sqlite.set-aside-1 and a new one was begun
             1 /a new Done
             0700 .
             0600 journal.sqlite
@@ -450,7 +451,7 @@ fn a_journal_that_is_only_looked_at_stays_as_it_is() {
         seen(&|path| run_sql("DROP TABLE baseline")(path)),
         seen(&|path| {
             run_sql(
-                "ALTER TABLE baseline DROP COLUMN git_object; DROP TABLE git_packs; DROP TABLE git_texts; DROP TABLE tails; PRAGMA user_version = 2",
+                "ALTER TABLE changes DROP COLUMN moved_from; ALTER TABLE baseline DROP COLUMN git_object; DROP TABLE git_packs; DROP TABLE git_texts; DROP TABLE tails; PRAGMA user_version = 2",
             )(path)
         }),
         seen(&|path| fs::write(path, "no database, however long it is".repeat(100)).unwrap()),
@@ -458,8 +459,8 @@ fn a_journal_that_is_only_looked_at_stays_as_it_is() {
     expect![[r#"
         usable, 2 changes
         missing
-        it was written by a newer Bowline (format 99, this one reads up to 4), which can read it
-        its tables are not those of format 4
+        it was written by a newer Bowline (format 99, this one reads up to 5), which can read it
+        its tables are not those of format 5
         usable, 2 changes
         it is damaged (file is not a database)
     "#]]

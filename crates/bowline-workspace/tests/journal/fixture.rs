@@ -37,6 +37,7 @@ pub(crate) fn draft<'a>(
         path,
         before: before.map(side),
         after: after.map(side),
+        moved_from: None,
         reverses: &[],
         method: ApplyMethod::Rename { temp: ".temp".to_owned() },
     }
@@ -147,7 +148,7 @@ impl NamedTexts {
     }
 
     fn describe_change(&self, change: &Change) -> String {
-        let Change { id, at, origin, source, path, before, after, reverses } = change;
+        let Change { id, at, origin, source, path, before, after, reverses, moved_from: _ } = change;
         let mut line = format!(
             "{id} @{} {path} {} -> {}",
             at.0,
@@ -303,6 +304,7 @@ impl<'a> JournalStep<'a> {
                 path,
                 before: before.as_ref().map(draft_side),
                 after: after.as_ref().map(draft_side),
+                moved_from: None,
                 reverses: &reverses,
                 method: manner.clone(),
             })

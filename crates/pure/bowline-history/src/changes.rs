@@ -88,6 +88,8 @@ pub struct Change {
     pub before: Option<FileState>,
     /// The file after; `None` if it was deleted.
     pub after: Option<FileState>,
+    /// The path from which it moved the file here. Another change recorded with it removed the file there.
+    pub moved_from: Option<String>,
     /// The changes it reverts: empty for an edit, edits for an undo, undos for a redo.
     pub reverses: Vec<Reversal>,
 }

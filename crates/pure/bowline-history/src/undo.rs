@@ -12,6 +12,7 @@
 //! sides marked in the file, or force it (`undo/resolution.rs`); consecutive changes of a file are then reverted as
 //! one.
 
+mod moves;
 mod nested_paths;
 mod resolution;
 mod tail;
@@ -25,6 +26,7 @@ use bowline_text::display::quote;
 use bowline_text::merge::MergeConflict;
 use bowline_text::text::{DecodedText, Encoding, TextFormat, UnencodableError, decode, decode_as, encode};
 
+pub use moves::{FileMove, FileMoves};
 pub use nested_paths::{find_emptied_directories, find_nested_paths};
 pub use resolution::ConflictResolution;
 pub use tail::{TailPlan, TailStep, plan_moved_tail_reversal, plan_tail_reversal, sum_tails};
@@ -115,14 +117,20 @@ impl ChangeSelection {
     /// Returns whether a change is selected, apart from [`ChangeSelection::limit`].
     #[must_use]
     pub fn matches(&self, change: &Change) -> bool {
-        self.matches_id(change.id) && self.matches_origin(change)
+        self.matches_moved(change, &FileMoves::default())
+    }
+
+    /// Returns the same. The selected path also selects changes of a file that has been moved there since.
+    #[must_use]
+    pub fn matches_moved(&self, change: &Change, moves: &FileMoves<'_>) -> bool {
+        self.matches_id(change.id) && self.matches_origin(change, moves)
     }
 
     fn matches_id(&self, id: ChangeId) -> bool {
         self.change.as_ref().is_none_or(|reversal| reversal.change == id)
     }
 
-    fn matches_origin(&self, change: &Change) -> bool {
+    fn matches_origin(&self, change: &Change, moves: &FileMoves<'_>) -> bool {
         let origin = &change.origin;
         let is_session = |session: &String| origin.session.as_ref() == Some(session);
         let is_owner = match &self.owner {
@@ -135,10 +143,10 @@ impl ChangeSelection {
         let has_source = self.source.is_none_or(|source| source == change.source)
             && !(self.only_explained && change.is_unattributed());
         let is_recent = self.since.is_none_or(|since| change.id >= since);
-        is_owner
-            && has_source
-            && is_recent
-            && self.path.as_ref().is_none_or(|path| is_at_or_below(&change.path, path))
+        let has_path = |path: &String| {
+            is_at_or_below(&change.path, path) || is_at_or_below(moves.current_path(change), path)
+        };
+        is_owner && has_source && is_recent && self.path.as_ref().is_none_or(has_path)
     }
 
     /// Returns whether a reversal is within the selection.
@@ -157,12 +165,13 @@ fn is_at_or_below(file: &str, path: &str) -> bool {
     rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
-/// Returns the edits that an undo reverts, newest first: the selected ones that are in effect.
+/// Returns the edits that an undo reverts, newest first: the selected ones that are in effect, and with one change of a
+/// move the other one.
 ///
 /// The history is in the journal's order. An undo makes one change to each file.
 #[must_use]
 pub fn changes_to_undo(history: &[Change], selection: &ChangeSelection) -> Vec<ChangeId> {
-    let reversed = changes_reversed(history);
+    let (reversed, moves) = (changes_reversed(history), FileMoves::find(history));
     let hunks = selection.change.as_ref().and_then(|selected| selected.hunks.as_ref());
     // Hunks that are already reverted cannot be reverted again.
     let is_left = |change: &Change| {
@@ -177,26 +186,25 @@ pub fn changes_to_undo(history: &[Change], selection: &ChangeSelection) -> Vec<C
     };
     let is_selected = |change: &&Change| {
         let is_edit = change.reverses.is_empty() && !reversed.contains(&change.id);
-        is_edit && selection.matches(change) && is_left(change)
+        is_edit && selection.matches_moved(change, &moves) && is_left(change)
     };
-    history
-        .iter()
-        .rev()
-        .filter(is_selected)
-        .take(selection.limit.unwrap_or(usize::MAX))
-        .map(|edit| edit.id)
-        .collect()
+    let edits = history.iter().rev().filter(is_selected).take(selection.limit.unwrap_or(usize::MAX));
+    let mut chosen = edits.map(|edit| edit.id).collect();
+    if hunks.is_none() {
+        moves.complete(&mut chosen, |id| !reversed.contains(&id));
+    }
+    chosen
 }
 
 /// Returns the undos that a redo reverts, newest first: those in effect that reverted only selected changes. An undo
 /// that also reverted others is excluded, because it is redone as a whole or not at all. A selection may also name
-/// the undo itself.
+/// the undo itself. With one change of a move, the other one is redone as well.
 ///
 /// [`ChangeSelection::limit`] counts the changes of one undo as one, however many files it changed: changes by one
 /// origin, at one moment, each to another file.
 #[must_use]
 pub fn changes_to_redo(history: &[Change], selection: &ChangeSelection) -> Vec<ChangeId> {
-    let reversed = changes_reversed(history);
+    let (reversed, moves) = (changes_reversed(history), FileMoves::find(history));
     let edits: BTreeMap<ChangeId, &Change> =
         history.iter().filter(|change| change.reverses.is_empty()).map(|edit| (edit.id, edit)).collect();
     let is_selected = |undo: &&Change| {
@@ -205,12 +213,16 @@ pub fn changes_to_redo(history: &[Change], selection: &ChangeSelection) -> Vec<C
                 || selection.matches_id(reversal.change) && selection.covers(reversal)
         };
         let is_selected = |reversal: &Reversal| {
-            edits.get(&reversal.change).is_some_and(|edit| selection.matches_origin(edit)) && named(reversal)
+            edits.get(&reversal.change).is_some_and(|edit| selection.matches_origin(edit, &moves))
+                && named(reversal)
         };
         !undo.reverses.is_empty() && !reversed.contains(&undo.id) && undo.reverses.iter().all(is_selected)
     };
     let gestures = group_undos(history.iter().rev().filter(is_selected));
-    gestures.iter().take(selection.limit.unwrap_or(usize::MAX)).flatten().map(|undo| undo.id).collect()
+    let undos = gestures.iter().take(selection.limit.unwrap_or(usize::MAX)).flatten();
+    let mut chosen = undos.map(|undo| undo.id).collect();
+    moves.complete(&mut chosen, |id| !reversed.contains(&id));
+    chosen
 }
 
 /// Groups the changes that were undone together.
@@ -331,6 +343,9 @@ pub enum ReversalErrorReason {
     /// The change deleted the file, and another file exists now.
     #[error("it deleted the file and there is another one now, move that away first")]
     PathOccupied,
+    /// The change moved the file, which has been moved again since.
+    #[error("it moved the file, which was moved to {} since; take that back first", quote(.0))]
+    MovedSince(String),
     /// The change edited the file, which has been deleted since.
     #[error("the file was deleted since, restore it first")]
     DeletedSince,

@@ -162,6 +162,13 @@ pub enum RpcError {
 }
 
 impl RpcError {
+    /// Returns the failure of a request whose params are wrong, without quoting them.
+    #[must_use]
+    pub fn invalid_params(method: &str, error: &serde_json::Error) -> Self {
+        let reason = format!("the params of {method} are wrong: {}", describe_json_error(error));
+        Self::InvalidParams { reason }
+    }
+
     /// Reads the failure from a peer's error.
     ///
     /// If `data` lacks details, the code decides. Where a failure is just a text, all of `data` becomes part of it.

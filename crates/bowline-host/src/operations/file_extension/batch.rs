@@ -11,6 +11,7 @@ use bowline_policy::operation::OperationKind;
 use bowline_policy::paths::Access;
 use bowline_policy::question::{QuestionItem, QuestionTrigger};
 use bowline_protocol::file_extension::operations::{WriteCondition, WriteOperation, WritePlacement};
+use bowline_protocol::file_extension::overlap::PathEffect;
 use bowline_protocol::file_extension::{
     BatchError, BatchFilesRequest, BatchFilesResponse, BatchResult, FileData, FileError, FileOperation,
     ReadFileResponse, WriteFileRequest, WriteFileResponse,
@@ -180,7 +181,7 @@ async fn run_batch(
         let shown = match shown {
             Ok(shown) => shown,
             Err(failure) => {
-                let recorded = run_blocking(move || record_batch_failure(&mut audited, failure));
+                let recorded = run_blocking(move || record_batch_failure(&mut audited, &operations, failure));
                 return Err(recorded.await.map_err(RpcError::from)?);
             }
         };
@@ -202,7 +203,9 @@ async fn run_batch(
         let (returned, result) = run_blocking(move || {
             let result = match approval {
                 Ok(approval) => apply_batch(&mut audited, &owned, &preview, &approval),
-                Err(failure) => Err(audited.record_failure(failure).into()),
+                Err(failure) => {
+                    Err(record_batch_failure(&mut audited, &owned, FileError::from(failure).into()))
+                }
             };
             (audited, result)
         })
@@ -214,12 +217,56 @@ async fn run_batch(
         }
     }
     let failure = FileError::from(FilesError::KeepsChanging(first_path(&operations)));
-    let recorded = run_blocking(move || record_failure(&mut audited, failure));
-    Err(recorded.await.map_err(RpcError::from)?.into())
+    let recorded = run_blocking(move || record_batch_failure(&mut audited, &operations, failure.into()));
+    Err(recorded.await.map_err(RpcError::from)?)
 }
 
-fn record_batch_failure(audited: &mut AuditedOperation, failure: BatchError) -> BatchError {
-    BatchError { error: record_failure(audited, failure.error), ..failure }
+/// Records that a batch was not carried out, with an entry for each of its paths.
+fn record_batch_failure(
+    audited: &mut AuditedOperation,
+    operations: &[FileOperation],
+    failure: BatchError,
+) -> BatchError {
+    let mut subjects = operations.iter().flat_map(find_subjects);
+    if let Some(first) = subjects.next() {
+        set_subject(audited, first);
+    }
+    let error = record_failure(audited, failure.error);
+    let decision = audited.entry_mut().decision.clone();
+    let rest = subjects.try_for_each(|subject| {
+        set_subject(audited, subject);
+        audited.record(decision.clone())
+    });
+    BatchError { error: rest.err().map_or(error, FileError::from), ..failure }
+}
+
+/// Records the operations of a batch, with an entry for each path. Reads have their own.
+fn record_operations(audited: &mut AuditedOperation, operations: &[FileOperation]) -> Result<(), RpcError> {
+    for operation in operations.iter().filter(|operation| !matches!(operation, FileOperation::Read(_))) {
+        audited.entry_mut().bytes = Some(operation.data_bytes());
+        for subject in find_subjects(operation) {
+            set_subject(audited, subject);
+            audited.record(AuditDecision::Allowed)?;
+        }
+    }
+    Ok(())
+}
+
+/// Returns the paths that an operation reads and changes.
+fn find_subjects(operation: &FileOperation) -> Vec<(AuditAction, String)> {
+    let find_subject = |effect: PathEffect<'_>| match effect {
+        PathEffect::Read(path) => (AuditAction::Read, path.to_string_lossy().into_owned()),
+        PathEffect::Change(path) | PathEffect::CreateDirectory(path) => {
+            (AuditAction::Write, path.to_string_lossy().into_owned())
+        }
+    };
+    operation.effects().into_iter().map(find_subject).collect()
+}
+
+fn set_subject(audited: &mut AuditedOperation, (action, path): (AuditAction, String)) {
+    let entry = audited.entry_mut();
+    entry.action = action;
+    entry.subject = AuditSubject::Path { requested: path, resolved: None };
 }
 
 /// Returns the effect of a batch, with an item for every file that it reads or changes.
@@ -268,10 +315,11 @@ fn apply_batch(
     approval: &OperationApproval,
 ) -> Result<CompletedBatch, BatchError> {
     let session = audited.session.clone();
-    audited.check_active().map_err(|failure| audited.record_failure(failure))?;
+    let failed = |audited: &mut AuditedOperation, failure| record_batch_failure(audited, operations, failure);
+    audited.check_active().map_err(|failure| failed(audited, FileError::from(failure).into()))?;
     // Reads see the files before the batch.
     let reads = read_files(&session.files, operations);
-    let reads = reads.map_err(|failure| record_batch_failure(audited, failure))?;
+    let reads = reads.map_err(|failure| failed(audited, failure))?;
     record_reads(audited, operations, &reads)?;
     let edited = match approval {
         OperationApproval::Person { text: Some(text), .. } => {
@@ -290,10 +338,10 @@ fn apply_batch(
     } else {
         BatchAgreement::Paths(&paths)
     };
-    audited.entry_mut().bytes = Some(operations.iter().map(FileOperation::data_bytes).sum());
     audited.entry_mut().reason = Some("begins".to_owned());
-    audited.record(AuditDecision::Allowed)?;
-    audited.entry_mut().reason = None;
+    record_operations(audited, operations)?;
+    let entry = audited.entry_mut();
+    (entry.action, entry.reason, entry.bytes) = (AuditAction::Write, None, None);
     let origin = audited.origin();
     let is_edited = edited.is_some();
     let applied =
@@ -305,7 +353,7 @@ fn apply_batch(
             let is_changed =
                 matches!(&*error.error, FileEditError::Files(FilesError::ChangedSinceApproval(_)));
             audited.set_changed(is_changed);
-            return Err(record_batch_failure(audited, error.into()));
+            return Err(failed(audited, error.into()));
         }
     };
     let is_merged = |written: &Option<WrittenFile>| written.as_ref().is_some_and(|written| written.is_merged);
@@ -315,7 +363,7 @@ fn apply_batch(
         .flat_map(|done| done.changes.iter().map(|change| (*change, is_merged(&done.written))))
         .collect();
     if changes.is_empty() {
-        audited.record(AuditDecision::Allowed)?;
+        record_operations(audited, operations)?;
     }
     for (id, is_merged) in changes {
         record_change(audited, id, is_merged)?;

@@ -9,6 +9,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 use agent_client_protocol_schema::v1::Error;
+use bowline_history::changes::{ChangeId, Reversal};
 use bowline_history::undo::ChangeSelection;
 use bowline_protocol::file_extension::{BatchError, BatchFilesRequest, FileLimits, FileOperation};
 use bowline_storage::disk_calls::{DiskCall, DiskCalls, DiskFaultInjector};
@@ -24,6 +25,7 @@ use crate::workspace::{DocumentEvent, Workspace, WorkspaceOptions, WorkspaceSess
 mod agreement;
 mod append;
 mod directories;
+mod moves;
 mod properties;
 mod races;
 mod transfers;
@@ -131,7 +133,7 @@ impl BatchProject {
                 let paths: Vec<String> = serde_json::from_str(&path).unwrap();
                 return self.apply(argument, Some(BatchAgreement::Paths(&paths)));
             }
-            "undo" | "redo" => return Ok(self.reverse(verb)),
+            "undo" | "redo" => return Ok(self.reverse_selected(verb, name, &path, argument)),
             "events" => return Ok(self.describe_events()),
             "tree" => return Ok(self.describe_tree()),
             "changes" => return Ok(self.describe_changes()),
@@ -200,11 +202,25 @@ impl BatchProject {
 
     /// Undoes or redoes the last batch.
     fn reverse(&self, verb: &str) -> String {
+        self.reverse_selected(verb, "", "", "")
+    }
+
+    /// Undoes or redoes the last batch, or `all`, `turn N`, `change N`, or the changes of a file.
+    fn reverse_selected(&self, verb: &str, name: &str, path: &str, argument: &str) -> String {
         let origin = self.session.origin(None, None);
-        let turn = ChangeSelection::turn("s", self.turn);
+        let selection = match name {
+            "" => ChangeSelection::turn("s", self.turn),
+            "all" => ChangeSelection::default(),
+            "turn" => ChangeSelection::turn("s", argument.parse().unwrap()),
+            "change" => {
+                let change = Reversal { change: ChangeId(argument.parse().unwrap()), hunks: None };
+                ChangeSelection { change: Some(change), ..ChangeSelection::default() }
+            }
+            _ => ChangeSelection { path: Some(path.to_owned()), ..ChangeSelection::default() },
+        };
         let reversed = match verb {
-            "undo" => self.session.undo(&turn, &origin),
-            _ => self.session.redo(&turn, &origin),
+            "undo" => self.session.undo(&selection, &origin),
+            _ => self.session.redo(&selection, &origin),
         };
         match reversed {
             Ok(outcome) => format!("{verb}: {} files\n", outcome.files.len()),

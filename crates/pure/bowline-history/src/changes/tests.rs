@@ -12,6 +12,7 @@ fn a_file_is_told_by_the_surest_way_it_was_learnt() {
         path: path.to_owned(),
         before: None,
         after: None,
+        moved_from: None,
         reverses: Vec::new(),
     };
     let changes = [

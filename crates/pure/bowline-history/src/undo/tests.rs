@@ -49,6 +49,7 @@ impl TestJournal {
             path: path.to_owned(),
             before: self.store_content(before.as_ref()),
             after: self.store_content(file.as_ref()),
+            moved_from: None,
             reverses,
         };
         self.history.push(change);
@@ -816,6 +817,7 @@ fn a_mode_is_restored_unless_it_changed_since() {
         path: "a".to_owned(),
         before: state(before),
         after: state(after),
+        moved_from: None,
         reverses: Vec::new(),
     };
     let content = |bytes: &'static [u8], mode| FileContent::Bytes { bytes, mode };
@@ -917,6 +919,7 @@ fn resolve(
         path: "/a".to_owned(),
         before: state(&before),
         after: state(&after),
+        moved_from: None,
         reverses: Vec::new(),
     };
     fn content_of(bytes: &Option<Vec<u8>>) -> FileContent<'_> {

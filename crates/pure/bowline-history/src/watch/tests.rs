@@ -225,6 +225,7 @@ fn a_record_names_the_author_if_it_explains_the_state() {
         path: "/a".to_owned(),
         before: None,
         after: Some(state("new")),
+        moved_from: None,
         reverses: Vec::new(),
     };
     let (written, observed) = (ChangeSource::Written, ChangeSource::Observed);

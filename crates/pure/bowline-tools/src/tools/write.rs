@@ -18,6 +18,9 @@ const BOM: char = '\u{feff}';
 /// twice.
 const MAX_REPORTED_TEXTS: usize = 10_000;
 
+/// From how many bytes on a file is appended to without reading it.
+const MIN_LARGE_BYTES: u64 = 1 << 20;
+
 /// The texts by others that were reported to the model, although it has not read them.
 #[derive(Debug, Default)]
 pub struct ReportedTexts {
@@ -80,6 +83,13 @@ pub struct WriteDecision {
     pub place_count: usize,
     /// Notes for the model.
     pub notes: Vec<String>,
+}
+
+/// Returns whether text is appended to a file of this size without reading it. If the model knows the whole text, it has
+/// to be told what others changed.
+#[must_use]
+pub fn can_append_unread(ledger: &Ledger, key: &str, size: u64) -> bool {
+    size >= MIN_LARGE_BYTES && !matches!(ledger.knowledge(key, TextVersion(0)), Known::Whole(_))
 }
 
 /// Decides on a write to the file that the ledger knows as `key` and people as `shown`.

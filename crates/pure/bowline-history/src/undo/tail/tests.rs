@@ -20,6 +20,7 @@ fn change(before: &str, after: &str) -> Change {
         path: "/log".to_owned(),
         before: state(before),
         after: state(after),
+        moved_from: None,
         reverses: Vec::new(),
     }
 }

@@ -1,0 +1,104 @@
+//! The file extension: the engine's answers, and the same over a wire.
+
+use expect_test::expect;
+
+use super::check;
+
+#[test]
+fn directories_and_files_are_described() {
+    check(
+        r#"
+//- /src/a.txt
+one
+two
+//- /src/deep/b.txt mode=0640
+bee
+//- /.gitignore
+*.log
+//- /x.log
+ignored
+> open /src/a.txt
+> type /src/a.txt "one\ntwo\nunsaved\n"
+> extension list {"path":"$ROOT","depth":2}
+> extension list {"path":"$ROOT/src","glob":"*.txt","depth":9,"limit":1}
+> extension list {"path":"$ROOT/src/a.txt"}
+> extension stat {"path":"$ROOT/src/a.txt"}
+> extension stat {"path":"$ROOT/src/deep/b.txt"}
+> extension stat {"path":"$ROOT/missing"}
+> extension read {"path":"$ROOT/src/a.txt","offset":4,"limit":5}
+> extension read {"path":"$ROOT/src/a.txt","encoding":"base64","offset":8}
+> extension read {"path":"$ROOT/src/a.txt","offset":99}
+> extension read {"path":"$ROOT/src"}
+> extension read {"path":"$OUT/secret"}
+"#,
+        expect![[r#"
+            $ROOT/src/a.txt saved
+            | one
+            | two
+            unsaved
+            {"name":".gitignore","type":"file","size":6}
+            {"name":"src","type":"directory"}
+            {"name":"src/a.txt","type":"file","size":16}
+            {"name":"src/deep","type":"directory"}
+            {"entries":[],"truncated":false}
+            {"name":"a.txt","type":"file","size":16}
+            {"entries":[],"nextCursor":"a.txt","truncated":true}
+            ! -32602 {"kind":"notDirectory","path":"$ROOT/src/a.txt"}
+            {"type":"file","size":16,"mode":420,"encoding":"UTF-8","etag":"sha256:40a806bc12f4c2d9718fd10eba9f8184f4dfd43e3760dc4bd61e0a264e1e6f05","dirty":true,"readOnly":false}
+            {"type":"file","size":4,"mode":416,"encoding":"UTF-8","etag":"sha256:c150e5a8a604acebd8d15bd7bf8ea96b2874bdcc91dee6319977d353251283b0","dirty":false,"readOnly":false}
+            ! -32002 {"kind":"notFound","path":"$ROOT/missing","uri":"$ROOT/missing"}
+            {"data":"two\nu","encoding":"utf-8","etag":"sha256:40a806bc12f4c2d9718fd10eba9f8184f4dfd43e3760dc4bd61e0a264e1e6f05","size":16,"truncated":true,"dirty":true}
+            {"data":"dW5zYXZlZAo=","encoding":"base64","etag":"sha256:40a806bc12f4c2d9718fd10eba9f8184f4dfd43e3760dc4bd61e0a264e1e6f05","size":16,"truncated":false,"dirty":true}
+            ! -32602 {"kind":"outOfRange","position":99,"size":16}
+            ! -32602 {"kind":"notFile","path":"$ROOT/src"}
+            ! -32602 {"kind":"outsideRoots","path":"$OUT/secret","reason":"outside"}
+        "#]],
+    );
+}
+
+#[test]
+fn several_files_change_at_once() {
+    check(
+        r#"
+//- /a.txt
+one
+//- /b.txt mode=0755
+bee
+//- /old/c.txt
+sea
+> turn 1
+> call t1
+> extension batch {"operations":[{"op":"write","path":"$ROOT/a.txt","data":"two\n","mode":"append"},{"op":"move","from":"$ROOT/b.txt","to":"$ROOT/new.txt"},{"op":"copy","from":"$ROOT/new2","to":"$ROOT/x"}]}
+> extension batch {"operations":[{"op":"write","path":"$ROOT/a.txt","data":"two\n","mode":"append"},{"op":"mkdir","path":"$ROOT/new"},{"op":"move","from":"$ROOT/b.txt","to":"$ROOT/new/b.txt"},{"op":"write","path":"$ROOT/bytes","data":"AAEC","encoding":"base64"},{"op":"remove","path":"$ROOT/old","recursive":true}]}
+> tree
+> extension batch {"operations":[{"op":"write","path":"$ROOT/a.txt","data":"x","ifMatch":"sha256:0"}]}
+> extension batch {"operations":[{"op":"write","path":"$ROOT/a.txt","data":"x"},{"op":"remove","path":"$ROOT/a.txt"}]}
+> undo turn 1
+> tree
+"#,
+        expect![[r#"
+            ! -32002 {"kind":"notFound","index":2,"path":"$ROOT/new2","uri":"$ROOT/new2"}
+            {"op":"write","etag":"sha256:c3f9c8c283a2b1f2f1896f27a01cbe3cddc0c9d93f752e4639035a0f5b36f6e8","merged":false,"formatted":false}
+            {"op":"mkdir"}
+            {"op":"move"}
+            {"op":"write","etag":"sha256:ae4b3280e56e2faf83f414a6e3dabe9d5fbe18976544c05fed121accb85b53fc","merged":false,"formatted":false}
+            {"op":"remove"}
+            {"results":[]}
+            $ROOT/a.txt
+            $ROOT/bytes
+            $ROOT/new/
+            $ROOT/new/b.txt
+            ! -32602 {"kind":"conflict","index":0,"path":"$ROOT/a.txt","etag":"sha256:c3f9c8c283a2b1f2f1896f27a01cbe3cddc0c9d93f752e4639035a0f5b36f6e8","reason":"conflict","why":"the file has changed, read it again","hunks":[]}
+            ! -32602 {"kind":"overlap","index":1,"path":"$ROOT/a.txt","other":0}
+            change 6 of $ROOT/old/c.txt
+            change 7 of $ROOT/bytes
+            change 8 of $ROOT/b.txt
+            change 9 of $ROOT/new/b.txt
+            change 10 of $ROOT/a.txt
+            $ROOT/a.txt
+            $ROOT/b.txt
+            $ROOT/old/
+            $ROOT/old/c.txt
+        "#]],
+    );
+}
