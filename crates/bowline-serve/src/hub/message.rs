@@ -69,19 +69,21 @@ pub(crate) fn clean_line(line: &Bytes) -> Bytes {
     }
 }
 
-/// Returns the answer to a question that no user answered.
-pub(crate) fn denial(method: &str, params: &Value) -> Value {
+/// Returns the answer to a question that no user answered, with the reason, for the audit log.
+pub(crate) fn denial(method: &str, params: &Value, why: &str) -> Value {
+    let meta = json!({ "bowline": { "unanswered": why } });
     if method != "session/request_permission" {
-        return json!({ "action": "cancel" });
+        return json!({ "action": "cancel", "_meta": meta });
     }
     let options = params["options"].as_array().map_or(&[][..], Vec::as_slice);
     let option = ["reject_once", "reject_always"]
         .iter()
         .find_map(|kind| options.iter().find(|option| option["kind"] == *kind));
-    match option {
-        Some(option) => json!({ "outcome": { "outcome": "selected", "optionId": option["optionId"] } }),
-        None => json!({ "outcome": { "outcome": "cancelled" } }),
-    }
+    let outcome = match option {
+        Some(option) => json!({ "outcome": "selected", "optionId": option["optionId"] }),
+        None => json!({ "outcome": "cancelled" }),
+    };
+    json!({ "outcome": outcome, "_meta": meta })
 }
 
 /// Returns the updates that show a prompt to the other clients of a session.

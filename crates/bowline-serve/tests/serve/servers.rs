@@ -14,6 +14,9 @@ use test_support::wait::wait_until_async;
 use crate::checker::{Record, check_history};
 use crate::support::{Client, LEASE, ScriptedLauncher, Server, Stream, describe};
 
+/// A lease whose end a test waits for. A busy machine renews it in time.
+const SHORT_LEASE: Duration = Duration::from_secs(8);
+
 /// A database with servers, and a client with a session at the first one.
 struct Cluster {
     servers: Vec<Server>,
@@ -427,12 +430,34 @@ async fn subscribers_miss_nothing_when_the_database_or_the_network_fails() {
     cluster.check(&session, vec![a, b, c]);
 }
 
+/// An answer is accepted while the database is away: it reaches the server of the session later.
+#[tokio::test]
+async fn an_answer_waits_for_the_database() {
+    let Some(mut cluster) = Cluster::start(2).await else { return };
+    let (mut a, mut b) = (cluster.client(0).await, cluster.client(1).await);
+    let session = a.open(cluster.place.path()).await;
+    cluster.load(&mut b, &session).await;
+    b.next().await;
+    a.client.prompt(2, &session, "ask").await;
+    b.until("user: ask").await;
+    let question = b.next().await;
+    cluster.postgres.crash();
+    b.answer(&question, "yes").await;
+    // The attempt has failed before the database is back.
+    cluster.servers[1].hub.store().session(&session.as_str().into()).await.unwrap_err();
+    cluster.postgres.restart();
+    a = cluster.return_to(0, &session, a).await;
+    a.until(r#"{"outcome":"selected","optionId":"yes"}"#).await;
+    assert_eq!(a.until_response(2).await, [END_TURN]);
+    cluster.check(&session, vec![a, b]);
+}
+
 #[tokio::test]
 async fn a_server_that_cannot_reach_the_database_stops_its_agents() {
     let Some(postgres) = TestPostgres::start() else { return };
     let database = postgres.create_database();
     let url = postgres.url(&database).parse().unwrap();
-    let mut cluster = Cluster::start_on(postgres, database, url, 1, Duration::from_secs(3)).await;
+    let mut cluster = Cluster::start_on(postgres, database, url, 1, SHORT_LEASE).await;
     let mut a = cluster.client(0).await;
     let session = a.open(cluster.place.path()).await;
     a.client.prompt(2, &session, "wait").await;
@@ -441,6 +466,7 @@ async fn a_server_that_cannot_reach_the_database_stops_its_agents() {
     // By its own clock: the database cannot tell it.
     wait_until_async("the end of the agent", || cluster.servers[0].hub.gauges().agents == 0).await;
     wait_until_async("the failure of a commit", || !cluster.servers[0].hub.is_ready()).await;
+    assert_eq!(cluster.servers[0].status("/ready").await, 503);
     cluster.postgres.restart();
     let mut a = cluster.return_to(0, &session, a).await;
     let lost = "error the server lost its lease in the database; the session can be opened again";

@@ -9,21 +9,21 @@ fn questions_without_an_answer_are_denied() {
     let permission = |kinds: &[&str]| {
         let options: Vec<_> =
             kinds.iter().map(|kind| json!({ "optionId": format!("id-{kind}"), "kind": kind })).collect();
-        denial("session/request_permission", &json!({ "options": options })).to_string()
+        denial("session/request_permission", &json!({ "options": options }), "late").to_string()
     };
     let denials = [
         permission(&["allow_once", "reject_always", "reject_once"]),
         permission(&["allow_once", "reject_always"]),
         permission(&["allow_once"]),
-        denial("session/request_permission", &json!(null)).to_string(),
-        denial("elicitation/create", &json!({})).to_string(),
+        denial("session/request_permission", &json!(null), "late").to_string(),
+        denial("elicitation/create", &json!({}), "late").to_string(),
     ];
     expect![[r#"
-        {"outcome":{"outcome":"selected","optionId":"id-reject_once"}}
-        {"outcome":{"outcome":"selected","optionId":"id-reject_always"}}
-        {"outcome":{"outcome":"cancelled"}}
-        {"outcome":{"outcome":"cancelled"}}
-        {"action":"cancel"}
+        {"outcome":{"outcome":"selected","optionId":"id-reject_once"},"_meta":{"bowline":{"unanswered":"late"}}}
+        {"outcome":{"outcome":"selected","optionId":"id-reject_always"},"_meta":{"bowline":{"unanswered":"late"}}}
+        {"outcome":{"outcome":"cancelled"},"_meta":{"bowline":{"unanswered":"late"}}}
+        {"outcome":{"outcome":"cancelled"},"_meta":{"bowline":{"unanswered":"late"}}}
+        {"action":"cancel","_meta":{"bowline":{"unanswered":"late"}}}
     "#]]
     .assert_eq(&(denials.join("\n") + "\n"));
 }
