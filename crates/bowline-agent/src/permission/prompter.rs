@@ -8,7 +8,7 @@ use bowline_policy::operation::{OperationKind, OperationTarget};
 use bowline_policy::policy::{RuleMatcher, RuleSuggestion};
 use bowline_policy::question::{AnswerChoice, AnswerLifetime, Question, QuestionAnswer, QuestionReply};
 use bowline_protocol::permission::{
-    PermissionBroker, PermissionRequestDetails, PermissionVerdict, rejection_reason,
+    PermissionBroker, PermissionRequestDetails, PermissionVerdict, rejection_reason, unanswered_reason,
 };
 use bowline_protocol::rpc_error;
 use bowline_protocol::schema::v1::{ErrorCode, PermissionOption, PermissionOptionKind, SessionId};
@@ -50,7 +50,7 @@ struct PendingCall {
 pub(super) enum SpecialAnswer {
     /// The turn is cancelled.
     Cancelled,
-    /// The client did not ask, for this reason.
+    /// No user answered, for this reason.
     NotAsked(String),
     /// The answer holds for the session, for an operation that no rule can describe.
     ForSession(AnswerChoice),
@@ -107,6 +107,9 @@ impl PermissionPrompter {
             Ok(response) => response,
             Err(error) => return self.report_not_asked(call, describe_ask_error(&error)),
         };
+        if let Some(reason) = unanswered_reason(&response) {
+            return self.report_not_asked(call, reason);
+        }
         match PermissionVerdict::from_outcome(&options, &response.outcome) {
             Ok(PermissionVerdict::Cancelled) => {
                 self.set_special_answer(call, SpecialAnswer::Cancelled);

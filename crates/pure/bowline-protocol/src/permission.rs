@@ -285,6 +285,13 @@ pub fn rejection_reason(response: &RequestPermissionResponse) -> Option<String> 
     (!reason.is_empty()).then(|| display::escape_line(reason, MAX_REASON_BYTES))
 }
 
+/// Returns why no user answered, if a server that waited for its users says so in `_meta`. Such an answer rejects.
+#[must_use]
+pub fn unanswered_reason(response: &RequestPermissionResponse) -> Option<String> {
+    let reason = response.meta.as_ref()?.get("bowline")?.get("unanswered")?.as_str()?;
+    Some(display::escape_line(reason, MAX_REASON_BYTES))
+}
+
 /// Selects the first option of the kind whose id is unique.
 fn select_option(
     options: &[PermissionOption],
