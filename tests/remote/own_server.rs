@@ -8,7 +8,7 @@ use test_support::own_server::OwnServer;
 
 use crate::caller::Caller;
 use crate::programs::build_program;
-use crate::servers::{Balancer, allow};
+use crate::servers::{Balancer, allow, connect};
 
 /// Sends a request, and describes all messages until one that ends it.
 async fn until(caller: &mut Caller, is_last: impl Fn(&Value) -> bool) -> (Vec<String>, Value) {
@@ -132,12 +132,53 @@ async fn audited_reads(agent: impl Fn(&str) -> Vec<String>) -> Vec<String> {
 
 /// Returns entries of the audit log of a server's workspace.
 fn audit(bowline: &Path, home: &Path, project: &Path, filter: &[&str]) -> Vec<String> {
-    let mut audit = std::process::Command::new(bowline);
-    audit.args(["audit", "show"]).args(filter).current_dir(project);
-    audit.env("HOME", home).env("XDG_STATE_HOME", home.join("state"));
-    audit.env_remove("XDG_CONFIG_HOME").env_remove("XDG_DATA_HOME");
-    let output = String::from_utf8(audit.output().unwrap().stdout).unwrap();
+    run_program(bowline, home, project, &[&["audit", "show"], filter].concat())
+}
+
+/// Runs the program with the home of a server, and returns its lines.
+fn run_program(bowline: &Path, home: &Path, project: &Path, arguments: &[&str]) -> Vec<String> {
+    let mut command = std::process::Command::new(bowline);
+    command.args(arguments).current_dir(project);
+    command.env("HOME", home).env("XDG_STATE_HOME", home.join("state"));
+    command.env_remove("XDG_CONFIG_HOME").env_remove("XDG_DATA_HOME");
+    let output = String::from_utf8(command.output().unwrap().stdout).unwrap();
     output.lines().map(str::to_owned).collect()
+}
+
+#[tokio::test]
+async fn the_audit_log_names_the_admin_who_answered() {
+    let place = tempfile::tempdir().unwrap();
+    let (home, project) = (place.path().join("home"), place.path().join("project"));
+    std::fs::create_dir(&home).unwrap();
+    std::fs::create_dir(&project).unwrap();
+    let bowline = build_program("bowline", &["build", "--quiet", "--package", "bowline-cli"]);
+    let server = OwnServer::start(&bowline, &home, &project, "127.0.0.1:0", &[]).unwrap();
+    let boss = run_program(&bowline, &home, &project, &["serve", "token", "add", "boss", "--role", "admin"]);
+    let boss = boss.iter().find(|line| line.starts_with("bow_")).unwrap();
+    let url = format!("http://{}", server.address());
+    let mut caller = connect(&url, server.token()).await;
+    let is_answer = |id: u64| move |message: &Value| message["method"].is_null() && message["id"] == id;
+    let directory = json!({ "cwd": project, "mcpServers": [] });
+    caller.send(request(1, "session/new", directory.clone())).await;
+    let (_, opened) = until(&mut caller, is_answer(1)).await;
+    let session = &opened["result"]["sessionId"];
+    caller.send(prompt(2, session, "write a.txt: hello")).await;
+    let is_question = |message: &Value| message["method"] == "session/request_permission";
+    until(&mut caller, is_question).await;
+    let mut boss = connect(&url, boss).await;
+    let mut load = directory;
+    load["sessionId"] = session.clone();
+    boss.send(request(1, "session/load", load)).await;
+    let (_, question) = until(&mut boss, is_question).await;
+    allow(&mut boss, &question).await;
+    let (_, answer) = until(&mut caller, is_answer(2)).await;
+    assert_eq!(answer["result"]["stopReason"], "end_turn", "{answer}");
+    caller.finish().await.unwrap();
+    drop(boss);
+    assert!(server.terminate().unwrap());
+    let lines = audit(&bowline, &home, &project, &["--path", "a.txt"]);
+    let is_named = |line: &String| line.contains("by principal: boss") && line.contains("(for tester, ");
+    assert!(lines.iter().any(is_named), "{lines:#?}");
 }
 
 /// Prompts a server whose users do not answer, and returns the denials in its audit log.

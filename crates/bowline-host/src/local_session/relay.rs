@@ -9,7 +9,7 @@ pub use bowline_history::attribution::AttributedChange;
 use bowline_history::changes::ChangeOrigin;
 use bowline_policy::audit::{AuditAction, AuditDecision, DecisionSource};
 use bowline_protocol::accumulator::ToolCallView;
-use bowline_protocol::permission::{PermissionVerdict, unanswered_reason};
+use bowline_protocol::permission::{PermissionVerdict, answered_by, unanswered_reason};
 pub use bowline_protocol::relay::operation::{PermissionRuling, RelayedOperation};
 use bowline_protocol::rpc_error::RpcError;
 use bowline_protocol::schema::v1::{
@@ -203,15 +203,16 @@ impl LocalSession {
         else {
             return Ok(());
         };
-        let unanswered = unanswered_reason(response);
+        let (unanswered, answered_by) = (unanswered_reason(response), answered_by(response));
         let verdict = PermissionVerdict::from_outcome(&options, &response.outcome);
         let is_approved = unanswered.is_none() && verdict.is_ok_and(|verdict| verdict.is_approved());
         let approvals = self.inner.session.host.approvals.clone();
         run_blocking(move || {
-            operation.entry_mut().decided_by = match unanswered {
+            operation.entry_mut().decided_by = match (&unanswered, answered_by) {
+                (Some(_), _) => DecisionSource::NotDecided,
+                (None, Some(name)) => DecisionSource::Principal(name),
                 // Only the editor knows whether a user answered.
-                None => DecisionSource::Client,
-                Some(_) => DecisionSource::NotDecided,
+                (None, None) => DecisionSource::Client,
             };
             operation.entry_mut().reason = unanswered;
             operation.record(if is_approved { AuditDecision::Allowed } else { AuditDecision::Denied })?;

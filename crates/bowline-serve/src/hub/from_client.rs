@@ -530,6 +530,10 @@ impl Hub {
             return Ok(());
         }
         let principal = found.principal.name.clone();
+        let message = match request.is_question {
+            true => &message::note_answerer(message, (principal != open.principal).then_some(&principal)),
+            false => message,
+        };
         let PeekedMessage::Response { id: raw, .. } = peek(message) else { return Ok(()) };
         let Some(request) = state.agent_requests.remove(&**id) else { return Ok(()) };
         let answer: Bytes = replace_id(message, raw, &json!(request.id).to_string()).into();

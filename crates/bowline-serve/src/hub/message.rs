@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use bowline_protocol::schema::v1::RequestId;
 use bytes::Bytes;
+use memchr::memmem;
 use serde_json::{Value, json};
 
 /// The error code of an unknown session.
@@ -84,6 +85,29 @@ pub(crate) fn denial(method: &str, params: &Value, why: &str) -> Value {
         None => json!({ "outcome": "cancelled" }),
     };
     json!({ "outcome": outcome, "_meta": meta })
+}
+
+/// Returns an answer to a question with the name of the user who gave it, if it is another one than the session's. What
+/// the client itself says about that is removed.
+pub(crate) fn note_answerer(answer: &Bytes, by: Option<&String>) -> Bytes {
+    if by.is_none() && memmem::find(answer, b"_meta").is_none() && !answer.contains(&b'\\') {
+        return answer.clone();
+    }
+    let Ok(mut message) = serde_json::from_slice::<Value>(answer) else { return answer.clone() };
+    let Some(result) = message["result"].as_object_mut() else { return answer.clone() };
+    let meta = result.entry("_meta").or_insert_with(|| json!({}));
+    if !meta.is_object() {
+        *meta = json!({});
+    }
+    if !meta["bowline"].is_object() {
+        meta["bowline"] = json!({});
+    }
+    if let Some(notes) = meta["bowline"].as_object_mut() {
+        notes.remove("unanswered");
+        notes.remove("answeredBy");
+        notes.extend(by.map(|name| ("answeredBy".to_owned(), json!(name))));
+    }
+    message.to_string().into()
 }
 
 /// Returns the updates that show a prompt to the other clients of a session.

@@ -29,6 +29,24 @@ fn questions_without_an_answer_are_denied() {
 }
 
 #[test]
+fn an_answer_names_its_user_and_only_the_server_says_so() {
+    let boss = "boss".to_owned();
+    let spoofed = r#"{"id":1,"result":{"outcome":{},"_meta":{"bowline":{"answeredBy":"boss","unanswered":"x","reason":"no"}}}}"#;
+    let escaped = r#"{"id":1,"result":{"\u005fmeta":{"bowline":{"answeredBy":"boss"}}}}"#;
+    let answers = [
+        (r#"{"id":1,"result":{"outcome":{}}}"#, None),
+        (r#"{"id":1,"result":{"outcome":{}}}"#, Some(&boss)),
+        (spoofed, None),
+        (escaped, None),
+        (r#"{"id":1,"result":{"_meta":1}}"#, Some(&boss)),
+        (r#"{"id":1,"error":{"code":1,"message":"no"}}"#, Some(&boss)),
+    ];
+    let noted =
+        answers.map(|(answer, by)| note_answerer(&Bytes::from_static(answer.as_bytes()), by)).concat();
+    expect![[r#""#]].assert_eq(&String::from_utf8(noted).unwrap().replace("}{", "}\n{"));
+}
+
+#[test]
 fn the_setup_follows_changes() {
     let mut setup = json!({ "modes": { "currentModeId": "a" }, "models": { "currentModelId": "x" }, "configOptions": [1] });
     assert!(apply_update(
