@@ -29,7 +29,7 @@ use tokio::time::timeout;
 
 /// A lease that does not end during a test, unless the test ends it.
 pub(crate) const LEASE: Duration = Duration::from_secs(600);
-const HEARTBEAT: Duration = Duration::from_millis(100);
+pub(crate) const HEARTBEAT: Duration = Duration::from_millis(100);
 
 /// An agent that does what prompts say: `count N`, `blob BYTES`, `usage TOKENS`, `ask`, `read PATH`, `wait`, `bytes`, `die`, `deaf`.
 #[derive(Debug)]
@@ -354,11 +354,11 @@ impl Server {
         launcher: &Arc<ScriptedLauncher>,
         place: &Path,
         lease: Duration,
+        heartbeat: Duration,
     ) -> Self {
         // Its own, so that everything of it can end at once.
         let runtime = BackgroundRuntime::start().unwrap();
-        let (url, options) =
-            (url.clone(), PostgresOptions { name: "test".to_owned(), lease, heartbeat: HEARTBEAT });
+        let (url, options) = (url.clone(), PostgresOptions { name: "test".to_owned(), lease, heartbeat });
         let store = runtime.spawn(async move { PostgresServerStore::open_for_server(&url, options).await });
         let store = Arc::new(store.await.unwrap().unwrap());
         let access = AccessOptions { is_loopback: true, ..AccessOptions::default() };
