@@ -106,7 +106,18 @@ fn a_server_with_a_certificate_is_used_over_https_and_wss() {
         output += &server.ask(&scene, scheme, Some(&certificate), &requests);
         output += &server.ask(&scene, scheme, None, std::slice::from_ref(&initialize));
     }
-    expect![[r#""#]].assert_eq(&output);
+    expect![[r#"
+        https
+        initialize: done
+        session/new: done
+        https
+        initialize: the certificate of https://HOST/acp is not accepted (invalid peer certificate: UnknownIssuer); if the server is yours, add its certificate authority to this system or name the file in SSL_CERT_FILE
+        wss
+        initialize: done
+        session/new: done
+        wss
+        initialize: the certificate of wss://HOST/acp is not accepted (invalid peer certificate: UnknownIssuer); if the server is yours, add its certificate authority to this system or name the file in SSL_CERT_FILE
+    "#]].assert_eq(&output);
 }
 
 #[test]
@@ -119,7 +130,14 @@ fn a_token_has_the_limits_of_the_options() {
     let initialize = ("initialize", json!({ "protocolVersion": 1 }));
     output += &server.ask(&scene, "http", None, &[initialize, new_session(&scene), new_session(&scene)]);
     output += &server.ask(&scene, "http", None, &[("initialize", with_files)]);
-    expect![[r#""#]].assert_eq(&output);
+    expect![[r#"
+        http
+        initialize: done
+        session/new: done
+        session/new: tester has 1 open sessions already: close some
+        http
+        initialize: tester has 1 agents already, one for each kind of client: close clients of other kinds and wait until their agents have stopped, or start the server with a larger --max-agents
+    "#]].assert_eq(&output);
 }
 
 #[test]
@@ -136,5 +154,8 @@ fn a_server_behind_a_proxy_makes_secure_cookies_and_knows_its_pages() {
         let allowed = answer.lines().find(|line| line.starts_with("access-control-allow-origin"));
         output += &format!("{origin}: {status}, secure cookie: {is_secure}, {}\n", allowed.unwrap_or("-"));
     }
-    expect![[r#""#]].assert_eq(&output);
+    expect![[r#"
+        https://page.example: HTTP/1.1 204 No Content, secure cookie: true, access-control-allow-origin: https://page.example
+        https://other.example: HTTP/1.1 403 Forbidden, secure cookie: false, -
+    "#]].assert_eq(&output);
 }

@@ -43,7 +43,14 @@ fn an_answer_names_its_user_and_only_the_server_says_so() {
     ];
     let noted =
         answers.map(|(answer, by)| note_answerer(&Bytes::from_static(answer.as_bytes()), by)).concat();
-    expect![[r#""#]].assert_eq(&String::from_utf8(noted).unwrap().replace("}{", "}\n{"));
+    expect![[r#"
+        {"id":1,"result":{"outcome":{}}}
+        {"id":1,"result":{"outcome":{},"_meta":{"bowline":{"answeredBy":"boss"}}}}
+        {"id":1,"result":{"outcome":{},"_meta":{"bowline":{"reason":"no"}}}}
+        {"id":1,"result":{"_meta":{"bowline":{}}}}
+        {"id":1,"result":{"_meta":{"bowline":{"answeredBy":"boss"}}}}
+        {"id":1,"error":{"code":1,"message":"no"}}"#]]
+    .assert_eq(&String::from_utf8(noted).unwrap().replace("}{", "}\n{"));
 }
 
 #[test]
