@@ -1,9 +1,10 @@
 //! Tests of `bowline chat` in a real terminal, with the offline model.
 
 use expect_test::expect;
+use test_support::own_server::OwnServer;
 use test_support::wait::wait_until_async;
 
-use crate::fixture::{CliFixture, write_script};
+use crate::fixture::{CliFixture, bowline, write_script};
 use crate::run::scripted_agents;
 use crate::screen::{Screen, descendants, find_agent_descendant, is_running, wait_until_stopped};
 
@@ -142,6 +143,23 @@ async fn what_is_rejected_is_not_done() {
     screen.wait_for_text("● ready").await;
     assert!(!scene.has_file("new.txt"));
     screen.quit().await;
+}
+
+#[tokio::test]
+async fn a_conversation_with_an_agent_on_a_server() {
+    let scene = CliFixture::new();
+    let server = OwnServer::start(&bowline(), &scene.home(), &scene.project(), "127.0.0.1:0", &[]).unwrap();
+    let arguments = ["chat", "--connect", &format!("http://{}", server.address())];
+    let mut screen = Screen::start_with(&scene, &arguments, &[("BOWLINE_TOKEN", server.token())]);
+    screen.wait_for_text("● ready").await;
+    screen.send_prompt("write new.txt: text").await;
+    screen.wait_for_question().await;
+    screen.send("y").await;
+    screen.wait_for_text("✓ edit").await;
+    screen.wait_for_text("● ready").await;
+    assert_eq!(scene.read_file("new.txt").trim_end(), "text");
+    screen.quit().await;
+    assert!(server.terminate().unwrap());
 }
 
 #[tokio::test]

@@ -22,6 +22,7 @@ mod programs;
 mod run;
 mod screen;
 mod serve;
+mod serve_options;
 mod sessions;
 mod setup;
 mod signals;

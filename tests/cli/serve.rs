@@ -153,6 +153,37 @@ fn a_log_of_json_has_nothing_else() {
     .assert_eq(&shown.collect::<Vec<_>>().join("\n"));
 }
 
+/// The systemd unit and the container file start the server with options that it knows.
+#[test]
+fn the_files_for_operators_use_options_that_exist() {
+    let scene = CliFixture::new();
+    let unit = include_str!("../../contrib/bowline.service");
+    let unit = unit.lines().find_map(|line| line.strip_prefix("ExecStart=%h/.local/bin/bowline ")).unwrap();
+    let unit = unit.split(' ').map(|word| word.replace("%h/projects", ".")).collect::<Vec<_>>();
+    let container = include_str!("../../contrib/Containerfile");
+    let container = container.lines().find_map(|line| line.strip_prefix("CMD ")).unwrap();
+    let container: Vec<String> = serde_json::from_str(container).unwrap();
+    for command in [unit, container] {
+        // The log of a server that starts is not of interest: it does not get that far.
+        let mut words: Vec<&str> = command.iter().map(String::as_str).collect();
+        words.extend(["--root", "absent"]);
+        let output = scene.run(&words);
+        assert!(output.contains("there is no such directory"), "{command:?}: {output}");
+    }
+}
+
+#[test]
+fn a_store_is_a_directory() {
+    let scene = CliFixture::new();
+    let file = scene.project().join("store.db");
+    std::fs::write(&file, "").unwrap();
+    let refused = scene.run(&["serve", "token", "list", "--store", file.to_str().unwrap()]);
+    assert!(refused.contains("store.db is a file; --store takes a directory"), "{refused}");
+    let made = scene.run(&["serve", "token", "add", "ci", "--store", "new/store"]);
+    assert!(made.contains("bow_"), "{made}");
+    assert!(scene.project().join("new/store").is_dir());
+}
+
 #[test]
 fn a_store_has_one_server_and_a_signal_ends_it() {
     let scene = CliFixture::new();

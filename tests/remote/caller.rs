@@ -1,5 +1,7 @@
 //! The caller's end of a client that runs in the test, and a scripted server at the other end.
 
+use std::path::Path;
+use std::process::Stdio;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -9,6 +11,7 @@ use serde_json::{Value, json};
 use test_support::TEST_TIMEOUT;
 use test_support::scripted_http::{EventSender, HttpExchange, ScriptedHttpServer};
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, DuplexStream, Lines};
+use tokio::process::Command;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
@@ -36,6 +39,27 @@ impl Caller {
     /// Starts a client that gives up after this time.
     pub(crate) fn start_with_limit(url: &str, reconnect_for: Duration) -> Self {
         Self::start_with(url, TOKEN, reconnect_for)
+    }
+
+    /// Starts `bowline connect`.
+    pub(crate) fn start_program(bowline: &Path, url: &str, token: &str) -> Self {
+        let mut command = Command::new(bowline);
+        command.args(["connect", url]).env("BOWLINE_TOKEN", token).kill_on_drop(true);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut program = command.spawn().unwrap();
+        let (input, mut client_input) = tokio::io::duplex(64 << 10);
+        let (mut client_output, output) = tokio::io::duplex(64 << 10);
+        let (mut stdin, mut stdout) = (program.stdin.take().unwrap(), program.stdout.take().unwrap());
+        let task = tokio::spawn(async move {
+            let written = async {
+                tokio::io::copy(&mut client_input, &mut stdin).await.ok();
+                drop(stdin);
+            };
+            tokio::join!(written, tokio::io::copy(&mut stdout, &mut client_output)).1?;
+            program.wait().await?;
+            Ok(())
+        });
+        Self { input, lines: BufReader::new(output).lines(), reports: Arc::default(), task }
     }
 
     fn start_with(url: &str, token: &str, reconnect_for: Duration) -> Self {

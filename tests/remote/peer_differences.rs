@@ -10,7 +10,7 @@
 //! | HTTP/2 | | `http_2_is_served_without_negotiation`, `http_1_http_2_and_web_sockets_…` |
 //! | the end of a connection's stream | `a_server_may_end_a_stream_that_is_idle_…` | `the_stream_of_a_connection_stays_open_…` |
 //! | slow readers | `a_flood_reaches_a_slow_caller_…` | `a_reader_that_stops_…`, `agents_wait_while_too_much_is_pending` |
-//! | cookies | `requests_carry_ids_token_and_cookies_…` | |
+//! | cookies | `requests_carry_ids_token_and_cookies_…`, `a_websocket_keeps_the_cookies_…` in `bowline-remote/src/websocket.rs` | `a_ticket_is_exchanged_for_a_cookie_once` |
 
 use serde_json::json;
 use test_support::scripted_http::ScriptedHttpServer;

@@ -67,13 +67,13 @@ impl Cluster {
 }
 
 /// Forwards connections to one server at a time, as a load balancer does.
-struct Balancer {
+pub(crate) struct Balancer {
     address: String,
     target: Arc<Mutex<(String, JoinSet<()>)>>,
 }
 
 impl Balancer {
-    async fn start(target: &str) -> Self {
+    pub(crate) async fn start(target: &str) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap().to_string();
         let target = Arc::new(Mutex::new((target.to_owned(), JoinSet::new())));
@@ -93,8 +93,13 @@ impl Balancer {
         Self { address, target }
     }
 
-    /// Cuts all connections, and forwards new ones to another server.
-    fn switch_to(&self, target: &str) {
+    /// Returns the address for clients.
+    pub(crate) fn address(&self) -> &str {
+        &self.address
+    }
+
+    /// Cuts all connections, and forwards new ones to a server.
+    pub(crate) fn switch_to(&self, target: &str) {
         *self.target.lock().unwrap() = (target.to_owned(), JoinSet::new());
     }
 }
@@ -121,7 +126,10 @@ pub(crate) fn is_method(method: &str) -> impl Fn(&Value) -> bool {
 }
 
 pub(crate) async fn connect(url: &str, token: &str) -> Caller {
-    let mut caller = Caller::start_with_token(url, token);
+    initialize(Caller::start_with_token(url, token)).await
+}
+
+pub(crate) async fn initialize(mut caller: Caller) -> Caller {
     caller.send(request(0, "initialize", json!({ "protocolVersion": 1 }))).await;
     let answer = until(&mut caller, is_answer(0)).await;
     assert!(answer["error"].is_null(), "{answer}");
@@ -248,7 +256,7 @@ async fn the_conversation_of_a_killed_server_is_known_at_another() {
         assert!(known.contains(text), "{text}: {known}");
     }
     assert!(!cluster.place.path().join("home1/state/bowline/sessions.db").exists(), "nothing is kept here");
-    assert_eq!(cluster.query("SELECT generation FROM agent_sessions"), "2");
+    assert_eq!(cluster.query("SELECT generation > 1 FROM agent_sessions"), "t");
     caller.send(request(4, "session/delete", json!({ "sessionId": session }))).await;
     until(&mut caller, is_answer(4)).await;
     assert_eq!(cluster.query("SELECT count(*) FROM agent_sessions, agent_records"), "0");
@@ -275,7 +283,8 @@ async fn a_server_that_was_suspended_beyond_its_lease_is_fenced() {
     assert_eq!(withdrawn["params"]["requestId"], question["id"]);
     a.signal(Signal::CONT).unwrap();
     // It notices, and registers anew.
-    wait_until_async("the new registration", || cluster.query("SELECT count(*) FROM servers") == "3").await;
+    let registrations = || cluster.query("SELECT count(*) FROM servers").parse::<u32>().unwrap();
+    wait_until_async("the new registration", || registrations() > 2).await;
     // An answer to what was asked before has no effect.
     allow(&mut first, &question).await;
     let error = until(&mut first, is_answer(2)).await;

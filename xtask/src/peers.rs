@@ -34,7 +34,7 @@ pub use browser::WebBrowser;
 pub use clients::{PublishedClient, python_example_command, typescript_example_command};
 pub use conductor::Conductor;
 pub use mcp::{McpCheck, McpClient};
-pub use postgres::Postgres;
+pub use postgres::{PgBouncer, Postgres};
 pub use python_web::PythonWeb;
 
 /// The environment variable that lists the installed peers.
@@ -201,6 +201,7 @@ pub fn install_peers(world: &RepoContext, extent: InstallScope) -> Vec<SummaryRo
     rows.push(row(PythonWeb::NAME, &|| PythonWeb::install(world)));
     rows.push(row(WebBrowser::NAME, &|| WebBrowser::install(world)));
     rows.push(row(Postgres::NAME, &|| Postgres::install(world)));
+    rows.push(row(PgBouncer::NAME, &|| PgBouncer::install(world)));
     if extent == InstallScope::Sdk {
         return rows;
     }

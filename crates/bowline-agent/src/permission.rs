@@ -344,6 +344,10 @@ impl Permissions {
         let guard = self.inner.prompter.register_call(&call.id, &cx.reporter);
         let approval = approvals.authorize(&approval_request).await;
         let special = guard.special_answer();
+        let by_person = |source| match (source, guard.answered_by()) {
+            (DecisionSource::Person, Some(name)) => DecisionSource::Principal(name),
+            (source, _) => source,
+        };
         if let Some(SpecialAnswer::ForSession(choice)) = special
             && matches!(
                 (choice, &approval),
@@ -355,7 +359,7 @@ impl Permissions {
         match (approval, special) {
             (Ok(approval), _) => {
                 authorization.is_exact = approval.is_bound_to_operation();
-                authorization.set_decider(approval.decision_source());
+                authorization.set_decider(by_person(approval.decision_source()));
                 Ok(authorization)
             }
             (Err(_), Some(SpecialAnswer::Cancelled)) => {
@@ -366,7 +370,7 @@ impl Permissions {
                 Err(Denial::Cancelled)
             }
             (Err(error), special) => {
-                authorization.set_decider(error.decision_source());
+                authorization.set_decider(by_person(error.decision_source()));
                 let (model_message, user_message) = match special {
                     Some(SpecialAnswer::NotAsked(reason)) => (reason, None),
                     _ => describe_refusal(&error),

@@ -12,7 +12,7 @@ pub use bowline_protocol::relay::operation::{PermissionRuling, RelayedOperation}
 use bowline_protocol::relay::{RelayedSession, SessionOpening};
 use bowline_protocol::rpc_error::RpcError;
 use bowline_protocol::schema::v1::{
-    Error, PermissionOption, RequestPermissionOutcome, TerminalId, ToolCallId,
+    Error, PermissionOption, RequestPermissionResponse, TerminalId, ToolCallId,
 };
 use bowline_protocol::terminal::CommandExit;
 use bowline_workspace::list::{ListOptions, Listing};
@@ -99,7 +99,7 @@ pub trait EngineSession: Send + Sync {
     fn record_permission_outcome(
         &self,
         call: ToolCallId,
-        outcome: RequestPermissionOutcome,
+        response: RequestPermissionResponse,
     ) -> BoxFuture<'static, ()>;
 
     /// Records that a request left open by the rules was approved, because the tool itself will ask.

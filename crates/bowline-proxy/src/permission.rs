@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use bowline_policy::paths::{Access, LexicalPath, find_protection};
 use bowline_protocol::file_extension::BatchOperation;
-use bowline_protocol::permission::rejection_reason;
+use bowline_protocol::permission::{rejection_reason, unanswered_reason};
 use bowline_protocol::rpc_error::RpcError;
 use bowline_protocol::schema::v1::{
     Diff, PermissionOption, PermissionOptionKind, RequestPermissionOutcome, RequestPermissionRequest,
@@ -180,6 +180,9 @@ async fn request_permission(
         () = editor.approvals.wait_for_cancellation(cancellations) => return Err(RpcError::Cancelled),
         answer = editor.client.request_permission(request) => answer.map_err(to_failure)?,
     };
+    if let Some(reason) = unanswered_reason(&answer) {
+        return Err(RpcError::Denied { reason });
+    }
     let reason = rejection_reason(&answer);
     match answer.outcome {
         RequestPermissionOutcome::Selected(selected) => match &*selected.option_id.0 {

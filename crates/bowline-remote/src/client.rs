@@ -352,12 +352,13 @@ impl Client {
         self.proceed(now);
     }
 
-    /// Takes note that a stream is open.
-    pub(crate) fn on_stream_open(&mut self, now: Duration, key: &StreamKey) {
+    /// Takes note that a stream is open, or only seems to be, because the server has not refused it yet.
+    pub(crate) fn on_stream_open(&mut self, now: Duration, key: &StreamKey, is_certain: bool) {
         if let Some(stream) = self.streams.get_mut(key)
-            && stream.state == StreamState::Opening
+            && matches!(stream.state, StreamState::Opening | StreamState::Open)
         {
-            (stream.state, stream.was_open, stream.failing_since) = (StreamState::Open, true, None);
+            (stream.state, stream.failing_since) = (StreamState::Open, None);
+            stream.was_open |= is_certain;
         }
         self.proceed(now);
     }
@@ -625,6 +626,7 @@ impl Client {
             if had_extensions && has_extensions {
                 let keys: Vec<StreamKey> = self.streams.keys().cloned().collect();
                 keys.into_iter().for_each(|key| self.open_stream(key));
+                self.await_sent_requests();
                 self.recovery_deadline = None;
             } else {
                 if had_extensions {
@@ -761,11 +763,17 @@ impl Client {
             }
             // Some servers refuse it (403) instead, until the session is loaded on this connection.
             (StreamKey::Session(_), StreamEnd::Refused(Refusal { status: 403 | 404, .. }))
-                if !stream.was_open =>
+                if !stream.was_open && stream.state == StreamState::Opening =>
             {
                 stream.state = StreamState::Unknown;
                 self.streams.insert(key.clone(), stream);
                 return;
+            }
+            // The refusal came late: the session may have been loaded since.
+            (StreamKey::Session(_), StreamEnd::Refused(refusal @ Refusal { status: 403 | 404, .. }))
+                if !stream.was_open =>
+            {
+                (refusal.describe(url), false)
             }
             (StreamKey::Session(_), StreamEnd::Refused(refusal)) if refusal.status == 404 => (
                 format!("{url} no longer knows the session: load it again"),

@@ -3,22 +3,50 @@
 //! All requests go to one URL, so domains and paths do not matter.
 
 use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use reqwest::header::{COOKIE, HeaderMap, HeaderValue, SET_COOKIE};
 
 /// The most cookies that are kept.
 const MAX_COOKIES: usize = 50;
 /// The longest cookie that is kept, in bytes.
 const MAX_COOKIE_BYTES: usize = 4096;
 
-/// The server's cookies.
+/// The server's cookies, kept for all requests of a client.
 #[derive(Debug, Default)]
-pub(crate) struct CookieStore {
+pub(crate) struct SharedCookies(Mutex<CookieStore>);
+
+impl SharedCookies {
+    /// Takes the cookies of a response.
+    pub(crate) fn store(&self, response: &HeaderMap) {
+        let mut cookies = self.lock();
+        let values = response.get_all(SET_COOKIE).iter();
+        values.filter_map(|value| value.to_str().ok()).for_each(|value| cookies.store(value));
+    }
+
+    /// Adds the cookies to a request.
+    pub(crate) fn add_to(&self, request: &mut HeaderMap) {
+        let header = self.lock().header();
+        if let Some(header) = header.and_then(|header| HeaderValue::from_str(&header).ok()) {
+            request.insert(COOKIE, header);
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, CookieStore> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The cookies by name.
+#[derive(Debug, Default)]
+struct CookieStore {
     // Invariant: at most `MAX_COOKIES`, each at most `MAX_COOKIE_BYTES` long.
     cookies: BTreeMap<String, String>,
 }
 
 impl CookieStore {
     /// Takes the value of a `Set-Cookie` header. What cannot be kept is left out.
-    pub(crate) fn store(&mut self, header: &str) {
+    fn store(&mut self, header: &str) {
         let mut parts = header.split(';').map(str::trim);
         let Some((name, value)) = parts.next().and_then(|pair| pair.split_once('=')) else { return };
         let is_expired = parts.filter_map(|part| part.split_once('=')).any(|(attribute, value)| {
@@ -37,7 +65,7 @@ impl CookieStore {
     }
 
     /// Returns the value of the `Cookie` header, if there are cookies.
-    pub(crate) fn header(&self) -> Option<String> {
+    fn header(&self) -> Option<String> {
         let pairs: Vec<String> = self.cookies.iter().map(|(name, value)| format!("{name}={value}")).collect();
         (!pairs.is_empty()).then(|| pairs.join("; "))
     }

@@ -157,7 +157,8 @@ where
             Some((key, event)) = streams.next(), if has_room => {
                 let now = started.elapsed();
                 match event {
-                    StreamEvent::Open => client.on_stream_open(now, &key),
+                    StreamEvent::Open => client.on_stream_open(now, &key, true),
+                    StreamEvent::AssumedOpen => client.on_stream_open(now, &key, false),
                     StreamEvent::Event { id, data } => client.on_event(now, &key, id, data),
                     StreamEvent::End(end) => {
                         handles.remove(&key);

@@ -1,7 +1,6 @@
 //! HTTP: each message is posted, and event streams carry what the server sends.
 
 use std::error::Error as _;
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use bowline_protocol::remote::{CONNECTION_HEADER, LAST_EVENT_HEADER, SESSION_HEADER};
@@ -9,8 +8,7 @@ use bowline_protocol::sse::{SseDecoder, SseEvent};
 use bytes::{Bytes, BytesMut};
 use futures_util::{Stream, StreamExt as _, stream};
 use reqwest::header::{
-    ACCEPT, AUTHORIZATION, CONTENT_TYPE, COOKIE, HeaderMap, HeaderName, HeaderValue, LOCATION, RETRY_AFTER,
-    SET_COOKIE,
+    ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, LOCATION, RETRY_AFTER,
 };
 use reqwest::redirect::Policy;
 use reqwest::{Client, RequestBuilder, Response};
@@ -18,7 +16,7 @@ use tokio::time::timeout;
 
 use crate::MAX_MESSAGE_BYTES;
 use crate::client::{Delivery, Post, PostOutcome, StreamEnd, StreamKey};
-use crate::cookies::CookieStore;
+use crate::cookies::SharedCookies;
 use crate::driver::RemoteError;
 use crate::endpoint::Endpoint;
 use crate::refusal::Refusal;
@@ -33,8 +31,8 @@ const POST_TIMEOUT: Duration = Duration::from_secs(60);
 const INITIALIZE_TIMEOUT: Duration = Duration::from_secs(120);
 /// The deadline for ending the connection.
 const DELETE_TIMEOUT: Duration = Duration::from_secs(2);
-/// Some servers send the head of a stream only with its first event, so a stream without an answer counts as open after
-/// this time.
+/// Some servers send the head of a stream only with its first event, so a stream without an answer is assumed to be open
+/// after this time.
 const OPEN_GRACE: Duration = Duration::from_secs(2);
 /// How long a connection may be silent before the system checks that the other end still exists, how often it checks,
 /// and how long sent data may stay unacknowledged.
@@ -49,7 +47,7 @@ pub(crate) struct HttpTransport {
     client: Client,
     endpoint: Endpoint,
     token: Option<HeaderValue>,
-    cookies: Mutex<CookieStore>,
+    cookies: SharedCookies,
 }
 
 impl HttpTransport {
@@ -73,7 +71,7 @@ impl HttpTransport {
             builder = builder.no_proxy();
         }
         let client = builder.build().map_err(|error| RemoteError::Client(error.to_string()))?;
-        Ok(Self { client, endpoint, token, cookies: Mutex::default() })
+        Ok(Self { client, endpoint, token, cookies: SharedCookies::default() })
     }
 
     pub(crate) async fn post(&self, post: Post) -> PostOutcome {
@@ -101,7 +99,7 @@ impl HttpTransport {
             }
             Err(_) => return self.timed_out(limit),
         };
-        self.store_cookies(response.headers());
+        self.cookies.store(response.headers());
         match timeout(limit, self.read_answer(response)).await {
             Ok(outcome) => outcome,
             Err(_) => self.timed_out(limit),
@@ -175,7 +173,7 @@ impl HttpTransport {
                 None => StreamEnd::Dropped(self.unreachable(&text)),
             }
         })?;
-        self.store_cookies(response.headers());
+        self.cookies.store(response.headers());
         if !response.status().is_success() {
             return Err(StreamEnd::Refused(read_refusal(response).await));
         }
@@ -197,7 +195,7 @@ impl HttpTransport {
                         Ok(opened) => opened,
                         Err(_) => {
                             let step = StreamStep::Opening { opening, is_announced: true };
-                            return Some((vec![StreamEvent::Open], step));
+                            return Some((vec![StreamEvent::AssumedOpen], step));
                         }
                     },
                 };
@@ -255,20 +253,8 @@ impl HttpTransport {
         if let Some(token) = &self.token {
             headers.insert(AUTHORIZATION, token.clone());
         }
-        let cookies = self.cookies.lock().unwrap_or_else(PoisonError::into_inner).header();
-        if let Some(cookies) = cookies.and_then(|cookies| HeaderValue::from_str(&cookies).ok()) {
-            headers.insert(COOKIE, cookies);
-        }
+        self.cookies.add_to(&mut headers);
         Ok(request.headers(headers))
-    }
-
-    fn store_cookies(&self, headers: &HeaderMap) {
-        let mut cookies = self.cookies.lock().unwrap_or_else(PoisonError::into_inner);
-        headers
-            .get_all(SET_COOKIE)
-            .iter()
-            .filter_map(|value| value.to_str().ok())
-            .for_each(|value| cookies.store(value));
     }
 
     fn unreachable(&self, text: &str) -> String {

@@ -13,6 +13,8 @@ use crate::websocket::WebSocketTransport;
 pub(crate) enum StreamEvent {
     /// It is open.
     Open,
+    /// The server has neither opened nor refused it for some time: it may wait for the first event.
+    AssumedOpen,
     /// It has sent something.
     Event { id: Option<String>, data: Option<Bytes> },
     /// It has ended.

@@ -24,6 +24,7 @@ use tokio_tungstenite::{WebSocketStream, client_async_with_config};
 
 use crate::MAX_MESSAGE_BYTES;
 use crate::client::{Delivery, Post, PostOutcome, StreamEnd};
+use crate::cookies::SharedCookies;
 use crate::driver::RemoteError;
 use crate::endpoint::Endpoint;
 use crate::refusal::Refusal;
@@ -54,6 +55,7 @@ pub(crate) struct WebSocketTransport {
     endpoint: Endpoint,
     token: Option<HeaderValue>,
     tls: Option<Arc<rustls::ClientConfig>>,
+    cookies: SharedCookies,
     sink: tokio::sync::Mutex<Option<SplitSink<Socket, Message>>>,
     incoming: Mutex<Option<Incoming>>,
 }
@@ -77,7 +79,8 @@ impl WebSocketTransport {
             true => Some(Arc::new(tls::client_config(&["http/1.1"])?)),
             false => None,
         };
-        Ok(Self { endpoint, token, tls, sink: tokio::sync::Mutex::default(), incoming: Mutex::default() })
+        let (cookies, sink, incoming) = Default::default();
+        Ok(Self { endpoint, token, tls, cookies, sink, incoming })
     }
 
     /// Sends a message; a message without a connection opens the socket first, and waits for its answer.
@@ -176,10 +179,17 @@ impl WebSocketTransport {
         if let Some(token) = &self.token {
             request.headers_mut().insert(AUTHORIZATION, token.clone());
         }
+        self.cookies.add_to(request.headers_mut());
         let limits = WebSocketConfig::default()
             .max_message_size(Some(MAX_MESSAGE_BYTES))
             .max_frame_size(Some(MAX_MESSAGE_BYTES));
-        match client_async_with_config(request, stream, Some(limits)).await {
+        let answer = client_async_with_config(request, stream, Some(limits)).await;
+        match &answer {
+            Ok((_, response)) => self.cookies.store(response.headers()),
+            Err(SocketError::Http(response)) => self.cookies.store(response.headers()),
+            Err(_) => {}
+        }
+        match answer {
             Ok((socket, response)) => {
                 let id = response.headers().get(CONNECTION_HEADER).and_then(|id| id.to_str().ok());
                 Ok((socket, id.unwrap_or("websocket").to_owned()))
@@ -280,4 +290,46 @@ fn keep_alive(tcp: &TcpStream) {
     sockopt::set_tcp_keepidle(tcp, KEEP_ALIVE).ok();
     sockopt::set_tcp_keepintvl(tcp, KEEP_ALIVE_INTERVAL).ok();
     sockopt::set_tcp_keepcnt(tcp, KEEP_ALIVE_CHECKS).ok();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::net::TcpListener;
+    use tokio_tungstenite::accept_hdr_async;
+    use tokio_tungstenite::tungstenite::handshake::server::{Request, Response};
+
+    /// Accepts a client, sets a cookie and answers its first message. Returns the cookies that it sent.
+    async fn serve_client(listener: &TcpListener, number: u32) -> String {
+        let (stream, _) = listener.accept().await.unwrap();
+        let mut sent = String::new();
+        #[expect(clippy::result_large_err, reason = "the library's signature")]
+        let shake = |request: &Request, mut response: Response| {
+            let cookies = request.headers().get("cookie").map_or("", |value| value.to_str().unwrap());
+            cookies.clone_into(&mut sent);
+            let cookie = HeaderValue::try_from(format!("route={number}; Path=/")).unwrap();
+            response.headers_mut().insert("set-cookie", cookie);
+            Ok(response)
+        };
+        let mut socket = accept_hdr_async(stream, shake).await.unwrap();
+        socket.next().await.unwrap().unwrap();
+        socket.send(Message::text(r#"{"id":0,"result":{}}"#)).await.unwrap();
+        sent
+    }
+
+    #[tokio::test]
+    async fn a_websocket_keeps_the_cookies_of_the_server() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("ws://{}/acp", listener.local_addr().unwrap());
+        let transport = WebSocketTransport::new(Endpoint::parse(&url).unwrap(), None).unwrap();
+        let mut sent = Vec::new();
+        for number in 0..3 {
+            let body = Bytes::from_static(br#"{"id":0,"method":"initialize"}"#);
+            let post = Post { connection: None, session: None, body };
+            let (cookies, outcome) = tokio::join!(serve_client(&listener, number), transport.send(post));
+            assert!(matches!(outcome, PostOutcome::Answered { .. }), "{outcome:?}");
+            sent.push(cookies);
+        }
+        assert_eq!(sent, ["", "route=0", "route=1"]);
+    }
 }

@@ -8,7 +8,8 @@ use axum::Router;
 use axum::body::{Body, Bytes, HttpBody as _, to_bytes};
 use axum::extract::ws::WebSocketUpgrade;
 use axum::extract::{FromRequestParts as _, Request, State};
-use axum::response::{IntoResponse as _, Response};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
 use axum::routing::{any, get, post};
 use bowline_protocol::remote::{
     CONNECTION_HEADER, ENDPOINT_PATH, LAST_EVENT_HEADER, MessageHead, SESSION_HEADER,
@@ -29,7 +30,7 @@ mod sse;
 mod stalled_stream;
 mod web_socket;
 
-pub use access::{Access, AccessOptions};
+pub use access::{Access, AccessOptions, check_url};
 pub use cookie::{CookieKey, CookieKeyError};
 pub use listener::{ListenerOptions, TlsError, load_tls, serve};
 
@@ -78,6 +79,19 @@ impl From<ReceiveError> for Refusal {
     }
 }
 
+impl IntoResponse for Refusal {
+    fn into_response(self) -> Response {
+        let mut response = (self.status, self.reason + "\n").into_response();
+        if self.status == StatusCode::UNAUTHORIZED {
+            response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+        }
+        if self.retry_after {
+            response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("5"));
+        }
+        response
+    }
+}
+
 impl Endpoint {
     /// Returns the routes.
     pub fn router(self) -> Router {
@@ -89,7 +103,7 @@ impl Endpoint {
             .route("/ticket", post(serve_ticket))
             .route("/login", post(serve_login))
             .fallback(async || (StatusCode::NOT_FOUND, "there is nothing here; the endpoint is /acp\n"))
-            .layer(axum::middleware::from_fn_with_state(self.clone(), cors::allow_origins))
+            .layer(axum::middleware::from_fn_with_state(self.clone(), check_request))
             .with_state(self)
     }
 
@@ -106,14 +120,15 @@ impl Endpoint {
 
     fn refuse(&self, refusal: Refusal) -> Response {
         self.hub.metrics().add_refused();
-        let mut response = (refusal.status, refusal.reason + "\n").into_response();
-        if refusal.status == StatusCode::UNAUTHORIZED {
-            response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
-        }
-        if refusal.retry_after {
-            response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("5"));
-        }
-        response
+        refusal.into_response()
+    }
+}
+
+/// Checks what holds for all paths, and adds the headers for pages of other origins.
+async fn check_request(State(endpoint): State<Endpoint>, request: Request, next: Next) -> Response {
+    match check_url(request.uri()) {
+        Ok(()) => cors::allow_origins(&endpoint, request, next).await,
+        Err(refusal) => endpoint.refuse(refusal),
     }
 }
 

@@ -21,7 +21,7 @@ use bowline_protocol::schema::v1::RequestId;
 use bowline_storage::clock;
 use bytes::Bytes;
 use serde_json::{Value, json};
-use tokio::sync::{Notify, oneshot};
+use tokio::sync::{Notify, Semaphore, oneshot};
 
 use crate::event::{ConnectionId, Event, EventKind, Recipient, SessionId};
 use crate::log::EventLog;
@@ -135,6 +135,8 @@ pub struct Hub {
     options: HubOptions,
     // Always valid if the store is this server's own.
     lease: lease::Lease,
+    // Places for what waits for the database on its way to other servers.
+    unforwarded: Arc<Semaphore>,
     // Wakes who waits for requests to be answered and for streams to end.
     progress: Notify,
     events: tokio::sync::broadcast::Sender<HubEvent>,
@@ -247,6 +249,7 @@ impl Hub {
             metrics,
             options,
             lease: lease::Lease::default(),
+            unforwarded: Arc::new(Semaphore::new(servers::MAX_UNFORWARDED)),
             progress: Notify::new(),
             events: tokio::sync::broadcast::Sender::new(activity::MAX_WAITING_EVENTS),
         })

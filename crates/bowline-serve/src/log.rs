@@ -24,9 +24,9 @@ const MAX_PENDING_BYTES: usize = 8 << 20;
 const MAX_RECENT_BYTES: usize = 16 << 20;
 /// About how many bytes a subscriber reads at a time.
 const PAGE_BYTES: usize = 256 << 10;
-/// The pause before a failed commit is tried again; it doubles up to the longest.
-const FIRST_RETRY: Duration = Duration::from_millis(50);
-const LONGEST_RETRY: Duration = Duration::from_secs(5);
+/// The pause before what the store refused is tried again; it doubles up to the longest.
+pub(crate) const FIRST_RETRY: Duration = Duration::from_millis(50);
+pub(crate) const LONGEST_RETRY: Duration = Duration::from_secs(5);
 
 /// What happens once everything before it is committed.
 type AfterCommit = Box<dyn FnOnce() + Send>;

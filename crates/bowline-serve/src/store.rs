@@ -134,9 +134,13 @@ impl PendingWork {
     /// Returns whether a request of one of these connections is known, answered or not.
     #[must_use]
     pub fn knows(&self, connections: &[ConnectionId], id: &Value) -> bool {
-        let is_same =
-            |(connection, known): &(ConnectionId, Value)| known == id && connections.contains(connection);
-        self.requests.iter().chain(&self.answered).any(is_same)
+        self.waits_for(connections, id) || contains(&self.answered, connections, id)
+    }
+
+    /// Returns whether a request of one of these connections is not answered yet.
+    #[must_use]
+    pub fn waits_for(&self, connections: &[ConnectionId], id: &Value) -> bool {
+        contains(&self.requests, connections, id)
     }
 
     /// Returns whether nothing waits.
@@ -144,6 +148,10 @@ impl PendingWork {
     pub fn is_empty(&self) -> bool {
         self.requests.is_empty() && self.questions.is_empty()
     }
+}
+
+fn contains(requests: &[(ConnectionId, Value)], connections: &[ConnectionId], id: &Value) -> bool {
+    requests.iter().any(|(connection, known)| known == id && connections.contains(connection))
 }
 
 /// A change to a session's row. Absent members stay as they are.

@@ -23,8 +23,9 @@ use std::path::PathBuf;
 
 use axum::Router;
 use axum::extract::Request;
+use axum::response::IntoResponse as _;
 use bowline_client::environment::UserDirs;
-use bowline_serve::http::Endpoint;
+use bowline_serve::http::{Endpoint, check_url};
 
 /// How the page is served.
 #[derive(Debug, Clone)]
@@ -45,7 +46,10 @@ pub struct WebOptions {
 pub fn router(endpoint: Endpoint, options: WebOptions) -> Router {
     let assets = options.assets.clone();
     let page = move |request: Request| {
-        let response = assets.serve(request.method(), request.uri(), request.headers());
+        let response = match check_url(request.uri()) {
+            Ok(()) => assets.serve(request.method(), request.uri(), request.headers()),
+            Err(refusal) => refusal.into_response(),
+        };
         async move { response }
     };
     endpoint

@@ -9,8 +9,8 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::model_server::{MODEL, ModelServer};
 
-/// The options of a server with a short lease.
-const SHARED_OPTIONS: [&str; 6] = ["--listen", "127.0.0.1:0", "--lease-ms", "3000", "--heartbeat-ms", "200"];
+/// The options of a server with a short lease, which a busy machine can still renew in time.
+const SHARED_OPTIONS: [&str; 6] = ["--listen", "127.0.0.1:0", "--lease-ms", "8000", "--heartbeat-ms", "200"];
 
 /// The process. It is killed when this is dropped, as if the machine had failed.
 #[derive(Debug)]

@@ -12,6 +12,8 @@ use crate::wait::wait_until;
 const DISTRIBUTION_DIRECTORY: &str = "/usr/lib/postgresql";
 /// Where `cargo xtask peers` installs them, below the root of the repository.
 const INSTALLED_DIRECTORY: &str = "target/peers/postgres/lib";
+/// Where it unpacks PgBouncer.
+const UNPACKED_BOUNCER: &str = "target/peers/pgbouncer";
 /// Where they are in the package that it installs.
 const PACKAGE_DIRECTORY: &str = "site-packages/pgserver/pginstall/bin";
 
@@ -243,7 +245,7 @@ pub struct TestPgBouncer {
 }
 
 impl TestPgBouncer {
-    /// Starts it; `None` if it is not installed.
+    /// Starts it; `None` if it is not installed. With `CI` set, that is an error.
     ///
     /// # Panics
     /// Panics if it does not start.
@@ -252,13 +254,17 @@ impl TestPgBouncer {
     #[allow(clippy::print_stdout, reason = "a skipped test says so")]
     pub fn start(postgres: &TestPostgres) -> Option<Self> {
         let path = std::env::var_os("PATH").unwrap_or_default();
-        let directories = std::env::split_paths(&path).chain(["/usr/sbin".into()]);
+        let unpacked = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(UNPACKED_BOUNCER);
+        let directories = std::env::split_paths(&path).chain(["/usr/sbin".into(), unpacked.join("usr/sbin")]);
         let program =
             directories.map(|directory| directory.join("pgbouncer")).find(|program| program.is_file());
         let Some(program) = program else {
-            println!("SKIPPED: PgBouncer is not installed; install the package pgbouncer");
+            assert!(std::env::var_os("CI").is_none(), "PgBouncer is not installed");
+            println!("SKIPPED: PgBouncer is not installed; run `cargo xtask peers`");
             return None;
         };
+        let libraries = std::fs::read_dir(unpacked.join("usr/lib")).into_iter().flatten();
+        let libraries = libraries.filter_map(|entry| entry.ok()?.path().canonicalize().ok()).next();
         let (server, directory) = (postgres.directory(), postgres.directory().join("bouncer"));
         let settings = format!(
             "[databases]\n* = host={} user=postgres\n[pgbouncer]\nlisten_addr =\nlisten_port = 6432\nauth_type = any\n\
@@ -273,7 +279,8 @@ impl TestPgBouncer {
             let output = Command::new("chown").arg("nobody").arg(&directory).output().unwrap();
             assert!(output.status.success(), "{output:?}");
         }
-        let mut command = postgres.command_of(&program);
+        let mut command = postgres.command_of(&program.canonicalize().unwrap());
+        command.envs(libraries.map(|directory| ("LD_LIBRARY_PATH", directory)));
         let process = command.arg(&file).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
         let bouncer = Self { process, directory };
         wait_until("the start of PgBouncer", || bouncer.directory.join(".s.PGSQL.6432").exists());

@@ -105,13 +105,13 @@ impl PublishedAgent {
         words.iter().map(ToString::to_string).collect()
     }
 
-    /// Returns the command that starts qwen's server of remote sessions, on a free port. Its token is in
+    /// Returns the command that starts qwen's server of remote sessions, on a port; `0` is a free one. Its token is in
     /// `QWEN_SERVER_TOKEN`, and its address in the first line that it prints.
-    pub fn qwen_server_command(root: &Path) -> Vec<String> {
+    pub fn qwen_server_command(root: &Path, port: &str) -> Vec<String> {
         let program = Self::Qwen.program(root).display().to_string();
         let node = acpx_node(root).display().to_string();
         let words =
-            ["serve", "--port", "0", "--no-web", "--require-auth", "--initialize-timeout-ms", "120000"];
+            ["serve", "--port", port, "--no-web", "--require-auth", "--initialize-timeout-ms", "120000"];
         [&*node, &*program].into_iter().chain(words).map(str::to_owned).collect()
     }
 

@@ -1,10 +1,13 @@
-//! PostgreSQL, which tests of a server's shared store start. The machine's own is used if there is one.
+//! PostgreSQL and PgBouncer, which tests of a server's shared store start. The machine's own are used if there are any.
 
-use super::{PeerDirs, install_requirements, is_current, missing_python};
+use super::{PeerDirs, install_requirements, is_current, missing_python, runs_successfully};
 use crate::RepoContext;
+use crate::command::run_as_progress;
 use crate::summary::StepOutcome;
+use anyhow::Context;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 /// Where distributions keep the programs that are not in `PATH`.
 const DISTRIBUTION_DIR: &str = "/usr/lib/postgresql";
@@ -38,6 +41,44 @@ impl Postgres {
             &["--no-deps"],
         ))
     }
+}
+
+/// PgBouncer, behind which servers poll.
+#[derive(Debug, Clone, Copy)]
+pub struct PgBouncer;
+
+impl PgBouncer {
+    /// Its name, which is also the name of its folder.
+    pub const NAME: &'static str = "pgbouncer";
+
+    /// Unpacks the distribution's packages, which needs no rights, unless the machine has it.
+    pub(super) fn install(world: &RepoContext) -> StepOutcome {
+        let target = PeerDirs::for_name(Self::NAME, &world.root).target;
+        if has_program(Path::new("/usr/sbin")) || has_program(&target.join("usr/sbin")) {
+            return StepOutcome::Passed;
+        }
+        if !runs_successfully("apt-get".as_ref(), &["--version"]) {
+            return StepOutcome::missing("needs PgBouncer, or Debian's apt-get", world.is_ci);
+        }
+        StepOutcome::from_result(unpack_packages(&target))
+    }
+}
+
+/// Downloads and unpacks PgBouncer with the libraries that few machines have.
+fn unpack_packages(target: &Path) -> anyhow::Result<()> {
+    let packages = target.join("packages");
+    fs::create_dir_all(&packages).with_context(|| format!("cannot make {}", packages.display()))?;
+    let mut download = Command::new("apt-get");
+    download.args(["--quiet", "download", "pgbouncer", "libc-ares2", "libevent-2.1-7"]);
+    run_as_progress(download.current_dir(&packages))?;
+    for package in fs::read_dir(&packages)? {
+        run_as_progress(Command::new("dpkg-deb").arg("--extract").arg(package?.path()).arg(target))?;
+    }
+    Ok(())
+}
+
+fn has_program(directory: &Path) -> bool {
+    directory.join(PgBouncer::NAME).is_file()
 }
 
 fn is_on_machine() -> bool {

@@ -8,7 +8,8 @@ use bowline_policy::operation::{OperationKind, OperationTarget};
 use bowline_policy::policy::{RuleMatcher, RuleSuggestion};
 use bowline_policy::question::{AnswerChoice, AnswerLifetime, Question, QuestionAnswer, QuestionReply};
 use bowline_protocol::permission::{
-    PermissionBroker, PermissionRequestDetails, PermissionVerdict, rejection_reason,
+    PermissionBroker, PermissionRequestDetails, PermissionVerdict, answered_by, rejection_reason,
+    unanswered_reason,
 };
 use bowline_protocol::rpc_error;
 use bowline_protocol::schema::v1::{ErrorCode, PermissionOption, PermissionOptionKind, SessionId};
@@ -43,6 +44,8 @@ pub(super) struct PermissionPrompter {
 struct PendingCall {
     reporter: Reporter,
     special_answer: Option<SpecialAnswer>,
+    // The user who answered, if a server says that it was another one than the session's.
+    answered_by: Option<String>,
 }
 
 /// An answer other than plain yes or no.
@@ -50,7 +53,7 @@ struct PendingCall {
 pub(super) enum SpecialAnswer {
     /// The turn is cancelled.
     Cancelled,
-    /// The client did not ask, for this reason.
+    /// No user answered, for this reason.
     NotAsked(String),
     /// The answer holds for the session, for an operation that no rule can describe.
     ForSession(AnswerChoice),
@@ -68,7 +71,8 @@ impl PermissionPrompter {
 
     /// Registers a call's reporter, until the guard is dropped.
     pub(super) fn register_call<'e>(&'e self, call: &str, reporter: &Reporter) -> PendingCallGuard<'e> {
-        let pending_call = PendingCall { reporter: reporter.clone(), special_answer: None };
+        let pending_call =
+            PendingCall { reporter: reporter.clone(), special_answer: None, answered_by: None };
         self.pending().insert(call.to_owned(), pending_call);
         PendingCallGuard { prompter: self, call: call.to_owned() }
     }
@@ -107,6 +111,12 @@ impl PermissionPrompter {
             Ok(response) => response,
             Err(error) => return self.report_not_asked(call, describe_ask_error(&error)),
         };
+        if let Some(pending_call) = self.pending().get_mut(call) {
+            pending_call.answered_by = answered_by(&response);
+        }
+        if let Some(reason) = unanswered_reason(&response) {
+            return self.report_not_asked(call, reason);
+        }
         match PermissionVerdict::from_outcome(&options, &response.outcome) {
             Ok(PermissionVerdict::Cancelled) => {
                 self.set_special_answer(call, SpecialAnswer::Cancelled);
@@ -162,6 +172,10 @@ pub(super) struct PendingCallGuard<'e> {
 impl PendingCallGuard<'_> {
     pub(super) fn special_answer(&self) -> Option<SpecialAnswer> {
         self.prompter.pending().get(&self.call).and_then(|pending_call| pending_call.special_answer.clone())
+    }
+
+    pub(super) fn answered_by(&self) -> Option<String> {
+        self.prompter.pending().get(&self.call).and_then(|pending_call| pending_call.answered_by.clone())
     }
 }
 

@@ -13,7 +13,7 @@ use bowline_protocol::diagnostics::Diagnostic;
 use bowline_protocol::file_extension::{CHANGED_METHOD, WATCH_METHOD};
 use bowline_protocol::rpc_error::RpcError;
 use bowline_protocol::schema::v1::{
-    Error, PermissionOption, RequestPermissionOutcome, TerminalId, ToolCallId,
+    Error, PermissionOption, RequestPermissionResponse, TerminalId, ToolCallId,
 };
 use bowline_proxy::{
     AgentUpdateSender, BoxFuture, EditorWriteRequest, EngineSession, FollowedTerminal, JournalledWrite,
@@ -198,11 +198,11 @@ impl EngineSession for LocalEngineSession {
     fn record_permission_outcome(
         &self,
         call: ToolCallId,
-        outcome: RequestPermissionOutcome,
+        response: RequestPermissionResponse,
     ) -> BoxFuture<'static, ()> {
         let session = self.session.clone();
         Box::pin(async move {
-            if let Err(failure) = session.record_permission_outcome(&call, outcome).await {
+            if let Err(failure) = session.record_permission_outcome(&call, &response).await {
                 log_to_stderr(&failure.to_string());
             }
         })

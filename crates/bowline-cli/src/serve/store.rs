@@ -29,7 +29,8 @@ pub(super) const STORE_VARIABLE: &str = "BOWLINE_STORE";
 pub(super) struct StoreArguments {
     /// The directory of the server's sessions and tokens, or a PostgreSQL database that several servers share
     ///
-    /// Default: BOWLINE_STORE, or a directory in your state directory. A database is given as
+    /// Default: BOWLINE_STORE, or a directory in your state directory. It contains an SQLite file with its log, a lock, and
+    /// the key of cookies. A database is given as
     /// postgres://USER@HOST/DATABASE; put its password into BOWLINE_STORE, where other users cannot see it. Beyond this
     /// machine the connection uses TLS, unless the address has ?sslmode=disable.
     // A text, because clap shows values that it cannot parse.
@@ -93,7 +94,15 @@ impl StoreArguments {
                 }
                 Err(error) => Err(CliError::Usage(format!("--store: {error}"))),
             },
-            None => Ok(StoreLocation::Directory(text.into())),
+            None => {
+                let directory = PathBuf::from(text);
+                if directory.is_file() {
+                    let name = directory.display();
+                    let why = "is a file; --store takes a directory, because a server stores several files";
+                    return Err(CliError::Usage(format!("{name} {why}")));
+                }
+                Ok(StoreLocation::Directory(directory))
+            }
         }
     }
 

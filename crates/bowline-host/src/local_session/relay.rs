@@ -9,11 +9,11 @@ pub use bowline_history::attribution::AttributedChange;
 use bowline_history::changes::ChangeOrigin;
 use bowline_policy::audit::{AuditAction, AuditDecision, DecisionSource};
 use bowline_protocol::accumulator::ToolCallView;
-use bowline_protocol::permission::PermissionVerdict;
+use bowline_protocol::permission::{PermissionVerdict, answered_by, unanswered_reason};
 pub use bowline_protocol::relay::operation::{PermissionRuling, RelayedOperation};
 use bowline_protocol::rpc_error::RpcError;
 use bowline_protocol::schema::v1::{
-    PermissionOption, RequestPermissionOutcome, SessionId, StopReason, ToolCallId,
+    PermissionOption, RequestPermissionResponse, SessionId, StopReason, ToolCallId,
 };
 use bowline_text::display;
 
@@ -197,18 +197,24 @@ impl LocalSession {
     pub async fn record_permission_outcome(
         &self,
         call: &ToolCallId,
-        outcome: RequestPermissionOutcome,
+        response: &RequestPermissionResponse,
     ) -> Result<(), RpcError> {
         let Some(PendingPermission { mut operation, request, options }) = self.take_pending_permission(call)
         else {
             return Ok(());
         };
-        let is_approved =
-            PermissionVerdict::from_outcome(&options, &outcome).is_ok_and(|verdict| verdict.is_approved());
+        let (unanswered, answered_by) = (unanswered_reason(response), answered_by(response));
+        let verdict = PermissionVerdict::from_outcome(&options, &response.outcome);
+        let is_approved = unanswered.is_none() && verdict.is_ok_and(|verdict| verdict.is_approved());
         let approvals = self.inner.session.host.approvals.clone();
         run_blocking(move || {
-            // Only the editor knows whether a user answered.
-            operation.entry_mut().decided_by = DecisionSource::Client;
+            operation.entry_mut().decided_by = match (&unanswered, answered_by) {
+                (Some(_), _) => DecisionSource::NotDecided,
+                (None, Some(name)) => DecisionSource::Principal(name),
+                // Only the editor knows whether a user answered.
+                (None, None) => DecisionSource::Client,
+            };
+            operation.entry_mut().reason = unanswered;
             operation.record(if is_approved { AuditDecision::Allowed } else { AuditDecision::Denied })?;
             if is_approved && operation.check_active().is_ok() {
                 approvals.grant(&request.holder, request.call.as_deref(), request.resolved_operations);

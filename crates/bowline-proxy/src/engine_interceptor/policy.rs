@@ -89,7 +89,7 @@ impl EngineInterceptor {
             MessageOrder::Keep,
             Box::pin(async move {
                 if let Some(engine) = context.engine().await {
-                    engine.record_permission_outcome(call, response.outcome).await;
+                    engine.record_permission_outcome(call, response).await;
                 }
                 next.await
             }),

@@ -131,9 +131,9 @@ impl EngineSession for TestEngine {
     fn record_permission_outcome(
         &self,
         call: ToolCallId,
-        outcome: RequestPermissionOutcome,
+        response: RequestPermissionResponse,
     ) -> BoxFuture<'static, ()> {
-        self.log_event(format!("{} {}", call.0, json!(outcome)));
+        self.log_event(format!("{} {}", call.0, json!(response.outcome)));
         Box::pin(async {})
     }
 

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use agent_client_protocol_schema::v1::RequestId;
+use bowline_protocol::remote;
 use bowline_text::display::escape_line;
 use serde_json::{Value, json};
 
@@ -57,6 +58,24 @@ impl Client {
         }
         self.recovery_deadline = Some(now.saturating_add(self.options.reconnect_for));
         (self.post_failures, self.post_failing_since, self.next_post_at) = (0, None, None);
+    }
+
+    /// Asks for the answers to what was sent on the connection that was taken over: the server may have lost it.
+    pub(super) fn await_sent_requests(&mut self) {
+        let sent =
+            self.open_requests.iter_mut().filter(|(_, request)| request.is_sent && request.session.is_some());
+        let mut sent: Vec<(RequestId, Option<String>)> = sent
+            .map(|(id, request)| {
+                request.is_sent = false;
+                (id.clone(), request.session.clone())
+            })
+            .collect();
+        sent.sort();
+        for (id, session) in sent {
+            let params = json!({ "sessionId": session });
+            let body = message::request(&id, remote::AWAIT_METHOD, &params);
+            self.enqueue(Outgoing::new(body, session, OutgoingKind::Request(id), self.generation));
+        }
     }
 
     /// Drops what only the old connection knew.

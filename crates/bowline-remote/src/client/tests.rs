@@ -76,7 +76,8 @@ impl Script {
                 client.on_post(now, PostOutcome::Lost { reason: "reset".to_owned(), delivery });
             }
             "unusable" => client.on_post(now, PostOutcome::Unusable(rest.to_owned())),
-            "open" => client.on_stream_open(now, &key(next())),
+            "open" => client.on_stream_open(now, &key(next()), true),
+            "assumed" => client.on_stream_open(now, &key(next()), false),
             "event" => {
                 let (key, id) = (key(next()), next());
                 let data = Some(Bytes::from(next().to_owned()));
@@ -254,6 +255,39 @@ open s
             open s
             > {"id":2,"method":"session/prompt","params":{"sessionId":"s"}}
                 post c1 s {"id":2,"method":"session/prompt","params":{"sessionId":"s"}}
+        "#]],
+    );
+}
+
+#[test]
+fn a_stream_that_is_refused_late_is_opened_again() {
+    check(
+        &[START],
+        r#"
+> {"id":1,"method":"session/load","params":{"sessionId":"s","cwd":"/p"}}
+assumed s
+accepted
+event connection - {"id":1,"result":{}}
+closed s 403
+timer
+open s
+closed s 403
+"#,
+        expect![[r#"
+            > {"id":1,"method":"session/load","params":{"sessionId":"s","cwd":"/p"}}
+                open stream s of c1
+            assumed s
+                post c1 s {"id":1,"method":"session/load","params":{"sessionId":"s","cwd":"/p"}}
+            accepted
+            event connection - {"id":1,"result":{}}
+                deliver {"id":1,"result":{}}
+            closed s 403
+                report a stream was interrupted and is opened again (http://h/acp denies access (403); give its token with --token-file FILE or the environment variable BOWLINE_TOKEN); messages may be missing, because the server does not number them
+            timer
+                open stream s of c1
+            open s
+            closed s 403
+                report session s: http://h/acp denies access (403); give its token with --token-file FILE or the environment variable BOWLINE_TOKEN
         "#]],
     );
 }
@@ -579,7 +613,9 @@ answer c2 {"id":"bowline-connect-1","result":{"agentCapabilities":{"_meta":{"bow
 open connection
 open s
 accepted
+accepted
 event s 5 {"id":2,"error":{"code":-32603,"message":"interrupted"}}
+event s 6 {"id":2,"error":{"code":-32603,"message":"lost"}}
 "#,
         expect![[r#"
             event s 4 {"method":"session/update","params":{"sessionId":"s"}}
@@ -613,8 +649,11 @@ event s 5 {"id":2,"error":{"code":-32603,"message":"interrupted"}}
             open s
                 post c2 s {"method":"session/cancel","params":{"sessionId":"s"}}
             accepted
+                post c2 s {"jsonrpc":"2.0","id":2,"method":"_bowline/request/await","params":{"sessionId":"s"}}
+            accepted
             event s 5 {"id":2,"error":{"code":-32603,"message":"interrupted"}}
                 deliver {"id":2,"error":{"code":-32603,"message":"interrupted"}}
+            event s 6 {"id":2,"error":{"code":-32603,"message":"lost"}}
         "#]],
     );
 }
@@ -633,6 +672,7 @@ closed connection 404
 answer c2 {"id":"bowline-connect-1","result":{"agentCapabilities":{"_meta":{"bowline":{"remote":{"version":1}}}}}}
 open connection
 open s
+accepted
 event s 4 {"id":7,"method":"session/request_permission","params":{"sessionId":"s","n":1}}
 event s 5 {"id":8,"method":"session/request_permission","params":{"sessionId":"s","n":4}}
 event s - {"method":"$/cancel_request","params":{"requestId":7}}
@@ -666,6 +706,8 @@ event s 6 {"id":9,"method":"session/request_permission","params":{"sessionId":"s
                 open stream s of c2 after 3
             open connection
             open s
+                post c2 s {"jsonrpc":"2.0","id":2,"method":"_bowline/request/await","params":{"sessionId":"s"}}
+            accepted
             event s 4 {"id":7,"method":"session/request_permission","params":{"sessionId":"s","n":1}}
             event s 5 {"id":8,"method":"session/request_permission","params":{"sessionId":"s","n":4}}
                 deliver {"id":"bowline-1-8","method":"session/request_permission","params":{"sessionId":"s","n":4}}

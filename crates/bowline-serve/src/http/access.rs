@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use bowline_storage::clock::now;
 use bowline_text::time::Timestamp;
 use http::request::Parts;
-use http::{HeaderMap, HeaderValue, StatusCode, header};
+use http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
 
 use super::cookie::CookieKey;
 use super::{Refusal, text_of};
@@ -60,18 +60,17 @@ struct AccessState {
 struct Remembered(HashMap<[u8; 32], (Principal, Instant)>);
 
 impl Remembered {
-    fn get(&self, secret: &str) -> Option<Principal> {
+    fn get(&self, secret: &str, now: Instant) -> Option<Principal> {
         let (principal, until) = self.0.get(&hash(secret))?;
-        (Instant::now() < *until).then(|| principal.clone())
+        (now < *until).then(|| principal.clone())
     }
 
-    fn take(&mut self, secret: &str) -> Option<Principal> {
+    fn take(&mut self, secret: &str, now: Instant) -> Option<Principal> {
         let (principal, until) = self.0.remove(&hash(secret))?;
-        (Instant::now() < until).then_some(principal)
+        (now < until).then_some(principal)
     }
 
-    fn insert(&mut self, secret: &str, principal: Principal, time: Duration) {
-        let now = Instant::now();
+    fn insert(&mut self, secret: &str, principal: Principal, now: Instant, time: Duration) {
         if self.0.len() >= MAX_REMEMBERED {
             self.0.retain(|_, (_, until)| now < *until);
         }
@@ -81,6 +80,24 @@ impl Remembered {
         }
         self.0.insert(hash(secret), (principal, now + time));
     }
+}
+
+/// Checks that a URL contains no token, whatever its path.
+///
+/// # Errors
+/// Fails if it does.
+pub fn check_url(url: &Uri) -> Result<(), Refusal> {
+    let has_secret = url.query().unwrap_or_default().split('&').any(|pair| {
+        let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+        let names = ["token", "access_token", "ticket", "secret", "key", "api_key"];
+        names.contains(&&*name.to_ascii_lowercase()) || parse_token(value).is_some()
+    });
+    if has_secret {
+        let why =
+            "never put a token into a URL: it ends up in logs. Send the header Authorization: Bearer TOKEN";
+        return Err(Refusal::new(StatusCode::BAD_REQUEST, why));
+    }
+    Ok(())
 }
 
 impl Access {
@@ -104,16 +121,6 @@ impl Access {
 
     /// Checks where a request comes from.
     pub(super) fn check_source(&self, parts: &Parts) -> Result<(), Refusal> {
-        let query = parts.uri.query().unwrap_or_default();
-        let has_secret = query.split('&').any(|pair| {
-            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-            let names = ["token", "access_token", "ticket", "secret", "key", "api_key"];
-            names.contains(&&*name.to_ascii_lowercase()) || parse_token(value).is_some()
-        });
-        if has_secret {
-            let why = "never put a token into a URL: it ends up in logs. Send the header Authorization: Bearer TOKEN";
-            return Err(Refusal::new(StatusCode::BAD_REQUEST, why));
-        }
         let host = host_of(parts);
         let names_allowed_host =
             || self.options.origins.iter().any(|known| known.split("://").nth(1) == Some(host));
@@ -161,24 +168,24 @@ impl Access {
         token: &str,
         store: &Arc<dyn ServerStore>,
     ) -> Result<Principal, Refusal> {
-        if let Some(principal) = self.lock().verified.get(token) {
+        if let Some(principal) = self.lock().verified.get(token, Instant::now()) {
             return Ok(principal);
         }
         let (id, secret) = parse_token(token).ok_or_else(wrong_token)?;
         let stored = find_token(id, store).await?;
         let principal = stored.verify(secret, now()).ok_or_else(wrong_token)?;
-        self.lock().verified.insert(token, principal.clone(), cache_time(&stored));
+        self.lock().verified.insert(token, principal.clone(), Instant::now(), cache_time(&stored));
         Ok(principal)
     }
 
     /// Returns the principal of a token that was verified earlier, unless it was removed or has expired since.
     async fn check_token(&self, id: &str, store: &Arc<dyn ServerStore>) -> Result<Principal, Refusal> {
-        if let Some(principal) = self.lock().checked.get(id) {
+        if let Some(principal) = self.lock().checked.get(id, Instant::now()) {
             return Ok(principal);
         }
         let stored = find_token(id, store).await?;
         let principal = stored.principal(now()).ok_or_else(wrong_token)?;
-        self.lock().checked.insert(id, principal.clone(), cache_time(&stored));
+        self.lock().checked.insert(id, principal.clone(), Instant::now(), cache_time(&stored));
         Ok(principal)
     }
 
@@ -188,7 +195,7 @@ impl Access {
     /// Fails if the system has no random numbers.
     pub fn issue_ticket(&self, principal: Principal) -> Result<String, Refusal> {
         let ticket = random()?;
-        self.lock().tickets.insert(&ticket, principal, TICKET_TIME);
+        self.lock().tickets.insert(&ticket, principal, Instant::now(), TICKET_TIME);
         Ok(ticket)
     }
 
@@ -199,7 +206,7 @@ impl Access {
         store: &Arc<dyn ServerStore>,
     ) -> Result<Principal, Refusal> {
         let why = "the ticket is wrong, was used or has expired: get a new one";
-        let principal = self.lock().tickets.take(ticket);
+        let principal = self.lock().tickets.take(ticket, Instant::now());
         let principal = principal.ok_or_else(|| Refusal::new(StatusCode::UNAUTHORIZED, why))?;
         let stored = find_token(&principal.token, store).await?;
         stored.principal(now()).ok_or_else(wrong_token)
@@ -269,4 +276,26 @@ fn is_loopback_host(host: &str) -> bool {
     };
     name.eq_ignore_ascii_case("localhost")
         || name.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::token::Role;
+
+    #[test]
+    fn a_ticket_is_valid_once_and_for_a_minute() {
+        let principal = Principal { name: "me".to_owned(), role: Role::User, token: "t".to_owned() };
+        let start = Instant::now();
+        let mut tickets = Remembered::default();
+        let mut take = |ticket: &str, seconds| {
+            tickets.insert("late", principal.clone(), start, TICKET_TIME);
+            tickets.take(ticket, start + Duration::from_secs(seconds)).is_some()
+        };
+        assert!(take("late", 59));
+        assert!(!take("late", 60));
+        assert!(!take("another", 0));
+        tickets.take("late", start).unwrap();
+        assert_eq!(tickets.take("late", start), None, "a second time");
+    }
 }

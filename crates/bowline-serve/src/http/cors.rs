@@ -1,6 +1,6 @@
 //! Pages of other origins: what browsers must be told before they let an allowed page use the server.
 
-use axum::extract::{Request, State};
+use axum::extract::Request;
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 use bowline_protocol::remote::CONNECTION_HEADER;
@@ -16,11 +16,7 @@ const MAX_AGE: &str = "600";
 
 /// Answers preflight requests, and adds the headers for pages of allowed origins. Others get none, so browsers keep
 /// the response from them.
-pub(super) async fn allow_origins(
-    State(endpoint): State<Endpoint>,
-    request: Request,
-    next: Next,
-) -> Response {
+pub(super) async fn allow_origins(endpoint: &Endpoint, request: Request, next: Next) -> Response {
     let origin = request.headers().get(header::ORIGIN).cloned();
     let Some(origin) = origin.filter(|origin| endpoint.access.is_allowed_origin(origin)) else {
         return next.run(request).await;

@@ -50,8 +50,7 @@ impl Hub {
             if !state.is_asked(id) {
                 state.check_rate(&principal, self.options.max_rate)?;
             }
-            self.take_answer(&mut state, connection, id, &message);
-            return Ok(());
+            return self.take_answer(&mut state, connection, id, &message);
         };
         state.check_rate(&principal, self.options.max_rate)?;
         let found = state.connections.get_mut(connection).ok_or(ReceiveError::UnknownConnection)?;
@@ -76,7 +75,7 @@ impl Hub {
             return Ok(());
         }
         match (method, &head.id, &head.session_id) {
-            ("$/cancel_request", None, _) => self.cancel_request(&mut state, connection, &message),
+            ("$/cancel_request", None, _) => return self.cancel_request(&mut state, connection, &message),
             ("session/new", Some(id), _) => {
                 let (id, hub, connection) = (id.clone(), Arc::clone(self), connection.clone());
                 drop(state);
@@ -211,6 +210,7 @@ impl Hub {
             return;
         }
         match (&*method, id) {
+            (remote::AWAIT_METHOD, Some(id)) => self.answer_lost_request(state, connection, session, &id),
             ("session/load", Some(id)) => {
                 let response = message::result(&id, &setup_for_client(&open.setup));
                 let last = self.log.last_seq(session);
@@ -243,6 +243,27 @@ impl Hub {
                 self.ensure_attached(state, connection, session, self.log.last_seq(session));
                 self.forward(state, connection, session, worker, id, &method, message);
             }
+        }
+    }
+
+    /// Answers a request of a client's earlier connection with an error, unless the agent works on it. If it was answered,
+    /// that answer comes earlier on the session's stream.
+    fn answer_lost_request(
+        &self,
+        state: &mut HubState,
+        connection: &ConnectionId,
+        session: &SessionId,
+        id: &RequestId,
+    ) {
+        let (Some(found), Some(open)) = (state.connections.get(connection), state.sessions.get(session))
+        else {
+            return;
+        };
+        let is_open = open.pending.waits_for(&found.ids, &json!(id));
+        self.ensure_attached(state, connection, session, self.log.last_seq(session));
+        if !is_open {
+            let error = message::error(id, message::INTERNAL, activity::INTERRUPTED);
+            self.respond(state, connection, Some(session), id, error);
         }
     }
 
@@ -456,13 +477,16 @@ impl Hub {
     }
 
     /// Forwards the cancellation of a request, with the id that the request has at the agent.
+    ///
+    /// # Errors
+    /// Fails if too much waits for the database.
     pub(super) fn cancel_request(
         self: &Arc<Self>,
         state: &mut HubState,
         connection: &ConnectionId,
         message: &Bytes,
-    ) {
-        let Ok(value) = serde_json::from_slice::<Value>(message) else { return };
+    ) -> Result<(), ReceiveError> {
+        let Ok(value) = serde_json::from_slice::<Value>(message) else { return Ok(()) };
         let cancelled = &value["params"]["requestId"];
         for worker in state.workers.values() {
             let found = worker.open.iter().find(|(_, open)| match open {
@@ -474,37 +498,44 @@ impl Hub {
             });
             if let Some((number, _)) = found {
                 worker.input.push(message::cancellation(&json!(number)));
-                return;
+                return Ok(());
             }
         }
         // The request may be at another server: there, its session waits for this connection.
-        servers::forward_to_waiting(self, state, connection, connection, message);
+        servers::forward_to_waiting(self, state, connection, connection, message)
     }
 
     /// Takes a client's answer to a request of an agent. Only the first counts.
+    ///
+    /// # Errors
+    /// Fails if too much waits for the database.
     pub(super) fn take_answer(
         self: &Arc<Self>,
         state: &mut HubState,
         connection: &ConnectionId,
         id: &RequestId,
         message: &Bytes,
-    ) {
-        let RequestId::Str(id) = id else { return };
+    ) -> Result<(), ReceiveError> {
+        let RequestId::Str(id) = id else { return Ok(()) };
         let Some(request) = state.agent_requests.get(&**id) else {
             return servers::forward_to_waiting(self, state, connection, id, message);
         };
         let (Some(found), Some(open)) =
             (state.connections.get(connection), state.sessions.get(&request.session))
         else {
-            return;
+            return Ok(());
         };
         let is_asked = request.target.as_ref().is_none_or(|target| found.ids.contains(target));
         if !is_asked || !found.principal.may_use(&open.principal) {
-            return;
+            return Ok(());
         }
         let principal = found.principal.name.clone();
-        let PeekedMessage::Response { id: raw, .. } = peek(message) else { return };
-        let Some(request) = state.agent_requests.remove(&**id) else { return };
+        let message = match request.is_question {
+            true => &message::note_answerer(message, (principal != open.principal).then_some(&principal)),
+            false => message,
+        };
+        let PeekedMessage::Response { id: raw, .. } = peek(message) else { return Ok(()) };
+        let Some(request) = state.agent_requests.remove(&**id) else { return Ok(()) };
         let answer: Bytes = replace_id(message, raw, &json!(request.id).to_string()).into();
         if let Some(worker) = state.workers.get_mut(&request.worker) {
             worker.agent_requests.remove(&request.id);
@@ -514,6 +545,7 @@ impl Hub {
             tracing::info!(session = %request.session, principal, method = request.method, "a question was answered");
             self.withdraw(state, id, &request, Some(connection));
         }
+        Ok(())
     }
 
     /// Tells clients that a request of an agent needs no answer any more, except the one that answered it.
@@ -551,7 +583,11 @@ impl Hub {
             self.metrics.add_expired_question();
             tracing::warn!(session = %request.session, method = request.method, "no user answered: denied");
             let asked: Value = serde_json::from_slice(&request.body).unwrap_or_default();
-            message::result(&request.id, &message::denial(&request.method, &asked["params"]))
+            let why = match Instant::now() >= request.deadline {
+                true => format!("no user answered within {} s", self.options.question_timeout.as_secs()),
+                false => "the session ended before a user answered".to_owned(),
+            };
+            message::result(&request.id, &message::denial(&request.method, &asked["params"], &why))
         } else {
             let why = format!("no client that offers {} is connected to this session", request.method);
             message::error(&request.id, message::INTERNAL, &why)

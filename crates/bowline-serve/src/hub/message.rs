@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use bowline_protocol::schema::v1::RequestId;
 use bytes::Bytes;
+use memchr::memmem;
 use serde_json::{Value, json};
 
 /// The error code of an unknown session.
@@ -69,19 +70,44 @@ pub(crate) fn clean_line(line: &Bytes) -> Bytes {
     }
 }
 
-/// Returns the answer to a question that no user answered.
-pub(crate) fn denial(method: &str, params: &Value) -> Value {
+/// Returns the answer to a question that no user answered, with the reason, for the audit log.
+pub(crate) fn denial(method: &str, params: &Value, why: &str) -> Value {
+    let meta = json!({ "bowline": { "unanswered": why } });
     if method != "session/request_permission" {
-        return json!({ "action": "cancel" });
+        return json!({ "action": "cancel", "_meta": meta });
     }
     let options = params["options"].as_array().map_or(&[][..], Vec::as_slice);
     let option = ["reject_once", "reject_always"]
         .iter()
         .find_map(|kind| options.iter().find(|option| option["kind"] == *kind));
-    match option {
-        Some(option) => json!({ "outcome": { "outcome": "selected", "optionId": option["optionId"] } }),
-        None => json!({ "outcome": { "outcome": "cancelled" } }),
+    let outcome = match option {
+        Some(option) => json!({ "outcome": "selected", "optionId": option["optionId"] }),
+        None => json!({ "outcome": "cancelled" }),
+    };
+    json!({ "outcome": outcome, "_meta": meta })
+}
+
+/// Returns an answer to a question with the name of the user who gave it, if it is another one than the session's. What
+/// the client itself says about that is removed.
+pub(crate) fn note_answerer(answer: &Bytes, by: Option<&String>) -> Bytes {
+    if by.is_none() && memmem::find(answer, b"_meta").is_none() && !answer.contains(&b'\\') {
+        return answer.clone();
     }
+    let Ok(mut message) = serde_json::from_slice::<Value>(answer) else { return answer.clone() };
+    let Some(result) = message["result"].as_object_mut() else { return answer.clone() };
+    let meta = result.entry("_meta").or_insert_with(|| json!({}));
+    if !meta.is_object() {
+        *meta = json!({});
+    }
+    if !meta["bowline"].is_object() {
+        meta["bowline"] = json!({});
+    }
+    if let Some(notes) = meta["bowline"].as_object_mut() {
+        notes.remove("unanswered");
+        notes.remove("answeredBy");
+        notes.extend(by.map(|name| ("answeredBy".to_owned(), json!(name))));
+    }
+    message.to_string().into()
 }
 
 /// Returns the updates that show a prompt to the other clients of a session.

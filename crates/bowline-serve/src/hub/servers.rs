@@ -16,11 +16,14 @@ use bowline_storage::clock::since_boot;
 use tokio::sync::Notify;
 
 use super::from_client::{setup_for_client, unknown_session};
+use crate::log::{FIRST_RETRY, LONGEST_RETRY};
 use crate::store::{
     Acquisition, ForwardOutcome, PostgresServerStore, ServerId, ServerMessage, ServerMessageContent,
     StoreError, StoredSession, Wake,
 };
 
+/// The most answers and cancellations that wait for the database, on their way to other servers.
+pub(super) const MAX_UNFORWARDED: usize = 1024;
 /// How long a server that stops may take to tell the others.
 const LEAVE_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -226,8 +229,11 @@ fn receive_from_server(hub: &Arc<Hub>, message: ServerMessage, receipt: InboxRec
     }
     ensure_remote_connection(hub, &mut state, server, &connection, connections, principal);
     match (head.method.as_deref(), head.id.clone()) {
-        (None, Some(id)) => hub.take_answer(&mut state, &connection, &id, &message),
-        (Some("$/cancel_request"), None) => hub.cancel_request(&mut state, &connection, &message),
+        // What comes from another server is not sent on.
+        (None, Some(id)) => drop(hub.take_answer(&mut state, &connection, &id, &message)),
+        (Some("$/cancel_request"), None) => {
+            drop(hub.cancel_request(&mut state, &connection, &message));
+        }
         (Some("session/delete"), Some(id)) => {
             let hub = Arc::clone(hub);
             let message = message.clone();
@@ -350,32 +356,51 @@ fn reserve_session(hub: &Hub, session: &SessionId) -> bool {
 }
 
 /// Forwards an answer or a cancellation to the server whose session waits for it: one with `text`, the id of a
-/// question or of a connection, in what it waits for.
+/// question or of a connection, in what it waits for. Tries again while the database fails.
+///
+/// # Errors
+/// Fails if too many wait for the database.
 pub(super) fn forward_to_waiting(
     hub: &Arc<Hub>,
     state: &HubState,
     connection: &ConnectionId,
     text: &str,
     message: &Bytes,
-) {
-    let Some(found) = state.connections.get(connection).filter(|found| !found.is_remote()) else { return };
+) -> Result<(), ReceiveError> {
+    let Some(found) = state.connections.get(connection).filter(|found| !found.is_remote()) else {
+        return Ok(());
+    };
     if hub.store.shared().is_none() {
-        return;
+        return Ok(());
     }
     let (hub, text, message) = (Arc::clone(hub), text.to_owned(), message.clone());
     let (ids, principal) = (found.ids.clone(), found.principal.clone());
+    // The client takes it for delivered.
+    let Ok(place) = Arc::clone(&hub.unforwarded).try_acquire_owned() else {
+        let why = "too many answers wait for the database".to_owned();
+        return Err(ReceiveError::Overloaded(why));
+    };
     tokio::spawn(async move {
         let Some(store) = hub.store.shared() else { return };
-        let forwarded = async {
-            for session in store.sessions_waiting_for(&text, &principal).await? {
-                store.forward(&session, &ids, &principal, &message).await?;
+        let (deadline, mut pause) = (Instant::now() + hub.options.question_timeout, FIRST_RETRY);
+        loop {
+            let forwarded = async {
+                for session in store.sessions_waiting_for(&text, &principal).await? {
+                    store.forward(&session, &ids, &principal, &message).await?;
+                }
+                Ok::<(), StoreError>(())
+            };
+            let Err(error) = forwarded.await else { break };
+            tracing::warn!(%error, "an answer has not reached the server that waits for it");
+            if Instant::now() >= deadline {
+                break;
             }
-            Ok::<(), StoreError>(())
-        };
-        if let Err(error) = forwarded.await {
-            tracing::warn!(%error, "an answer did not reach the server that waits for it");
+            tokio::time::sleep(pause).await;
+            pause = (2 * pause).min(LONGEST_RETRY);
         }
+        drop(place);
     });
+    Ok(())
 }
 
 /// Forwards the deletion of a session to the other server that has it. Returns whether that was possible.

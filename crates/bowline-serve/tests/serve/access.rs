@@ -5,7 +5,7 @@ use bowline_serve::http::{AccessOptions, CookieKey};
 use bowline_serve::token::{Role, StoredToken};
 use bowline_text::time::Timestamp;
 use expect_test::expect;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::support::{Server, describe, http_client};
 use crate::transport::Socket;
@@ -109,6 +109,8 @@ async fn statuses_of_requests() {
         ("two sessions", "POST", "/acp", &[json, &bearer, &connection], two_sessions),
         ("a token in the URL under another name", "GET", &format!("/health?x={token}"), &[], ""),
         ("a token in the URL under another name", "GET", &format!("/metrics?x={token}"), &[], ""),
+        ("a token in the URL of nothing", "GET", &format!("/nothing?x={token}"), &[], ""),
+        ("a token in the URL of a login", "POST", &format!("/login?token={token}"), &[], "{}"),
         ("a ticket with a wrong token", "POST", "/ticket", &["authorization: Bearer bow_00_00"], ""),
         ("a login with a foreign origin", "POST", "/login", &["origin: https://evil.example"], "{}"),
         ("a login with a large body", "POST", "/login", &[], &large_capabilities),
@@ -174,8 +176,10 @@ async fn statuses_of_requests() {
         null as id: 202
         a deep message: 202
         two sessions: 400 this is not a JSON-RPC message
-        a token in the URL under another name: 200
         a token in the URL under another name: 400 never put a token into a URL: it ends up in logs. Send the header Authorization: Bearer TOKEN
+        a token in the URL under another name: 400 never put a token into a URL: it ends up in logs. Send the header Authorization: Bearer TOKEN
+        a token in the URL of nothing: 400 never put a token into a URL: it ends up in logs. Send the header Authorization: Bearer TOKEN
+        a token in the URL of a login: 400 never put a token into a URL: it ends up in logs. Send the header Authorization: Bearer TOKEN
         a ticket with a wrong token: 401 the token is wrong, was removed or has expired
         a login with a foreign origin: 403 pages of this origin may not use the server: allow it with `bowline serve --origin`
         a login with a large body: 413 a body has at most 4096 bytes
@@ -257,6 +261,118 @@ async fn sessions_belong_to_their_principal() {
         .await
         .unwrap();
     assert_eq!(stream.try_next().await.map(|(_, message)| describe(&message)), None);
+}
+
+/// Others may know the ids of a session and of its question.
+#[tokio::test]
+async fn what_others_send_about_a_session_has_no_effect() {
+    let place = tempfile::tempdir().unwrap();
+    let server = Server::start(place.path()).await;
+    let owner = server.client(&server.token("owner", Role::User).await).await;
+    let mut own = owner.stream(None, None).await;
+    let (session, mut owner_stream) = owner.new_session(&mut own, place.path()).await;
+    owner.prompt(2, &session, "ask").await;
+    let question = owner_stream.next().await.1["id"].clone();
+    let answer = |option: &str| {
+        let outcome = json!({ "outcome": "selected", "optionId": option });
+        json!({ "jsonrpc": "2.0", "id": question, "result": { "outcome": outcome } })
+    };
+    let notification =
+        |method: &str, params: Value| json!({ "jsonrpc": "2.0", "method": method, "params": params });
+    let mut table = String::new();
+    for (name, role) in [("stranger", Role::User), ("observer", Role::Observer)] {
+        let client = server.client(&server.token(name, role).await).await;
+        let mut own = client.stream(None, None).await;
+        client.send(answer("yes")).await;
+        client.send(notification("session/cancel", json!({ "sessionId": session }))).await;
+        client.send(notification("$/cancel_request", json!({ "requestId": 2 }))).await;
+        let prompt = json!([{ "type": "text", "text": "count 1" }]);
+        let requests = [
+            ("session/delete", json!({ "sessionId": session })),
+            ("session/prompt", json!({ "sessionId": session, "prompt": prompt })),
+            ("session/fork", json!({ "sessionId": session, "cwd": place.path(), "mcpServers": [] })),
+            ("session/close", json!({ "sessionId": session })),
+        ];
+        for (id, (method, params)) in (10..).zip(requests) {
+            client.request(id, method, params).await;
+            let answer = describe(&own.next().await.1);
+            table.push_str(&format!("{name} {method}: {answer}\n"));
+        }
+    }
+    expect![[r#"
+        stranger session/delete: result {}
+        stranger session/prompt: error there is no session S; `session/list` lists yours
+        stranger session/fork: error there is no session S; `session/list` lists yours
+        stranger session/close: error there is no session S; `session/list` lists yours
+        observer session/delete: error an observer may not change anything
+        observer session/prompt: error an observer may not change anything
+        observer session/fork: error an observer may not change anything
+        observer session/close: result {}
+    "#]]
+    .assert_eq(&table.replace(&session, "S"));
+    owner.send(answer("no")).await;
+    let shown = owner_stream.until_response(2).await;
+    assert!(shown[0].ends_with(r#"{"outcome":"selected","optionId":"no"}"#), "{shown:?}");
+    assert!(shown[1].ends_with(r#"result {"stopReason":"end_turn"}"#), "{shown:?}");
+}
+
+#[tokio::test]
+async fn with_tls_cookies_are_secure_and_only_pages_with_tls_are_its_own() {
+    let place = tempfile::tempdir().unwrap();
+    let access = AccessOptions { is_loopback: true, is_secure: true, ..AccessOptions::default() };
+    let server = Server::start_with(place.path(), HubOptions::default(), access).await;
+    let token = server.token("me", Role::User).await;
+    let http = http_client(reqwest::Client::builder());
+    let host = server.url.strip_prefix("http://").unwrap();
+    let mut statuses = Vec::new();
+    for scheme in ["http", "https"] {
+        let login = http.post(format!("{}/login", server.url)).header("origin", format!("{scheme}://{host}"));
+        let response = login.body(json!({ "token": token }).to_string()).send().await.unwrap();
+        let cookie = response.headers().get("set-cookie").map_or("", |cookie| cookie.to_str().unwrap());
+        let attributes = cookie.split_once("; ").unwrap_or_default().1;
+        let status = response.status().as_u16();
+        statuses.push(format!("{scheme}: {status} {attributes}").trim_end().to_owned());
+    }
+    expect![[r#"
+        http: 403
+        https: 204 HttpOnly; SameSite=Strict; Path=/; Max-Age=604800; Secure"#]]
+    .assert_eq(&statuses.join("\n"));
+}
+
+#[tokio::test]
+async fn the_metrics_count_what_happened() {
+    let place = tempfile::tempdir().unwrap();
+    let server = Server::start(place.path()).await;
+    let client = server.client(&server.token("me", Role::User).await).await;
+    let mut own = client.stream(None, None).await;
+    let (session, mut stream) = client.new_session(&mut own, place.path()).await;
+    client.prompt(2, &session, "count 2").await;
+    stream.until_response(2).await;
+    client.prompt(3, &session, "ask").await;
+    stream.next().await;
+    let url = format!("{}/metrics", server.url);
+    let response = client.http.get(url).bearer_auth(&client.token).send().await.unwrap();
+    assert_eq!(response.headers()["content-type"], "text/plain; version=0.0.4");
+    let text = response.text().await.unwrap();
+    let values: String =
+        text.lines().filter(|line| !line.starts_with('#')).map(|line| format!("{line}\n")).collect();
+    expect![[r#"
+        bowline_events_total 7
+        bowline_requests_total 6
+        bowline_refused_total 0
+        bowline_prompts_total 2
+        bowline_questions_total 1
+        bowline_questions_expired_total 0
+        bowline_agent_starts_total 1
+        bowline_agent_exits_total 0
+        bowline_connections 1
+        bowline_sessions 1
+        bowline_turns 1
+        bowline_open_questions 1
+        bowline_agents 1
+        bowline_store_up 1
+    "#]]
+    .assert_eq(&values);
 }
 
 /// Exchanges a token for a ticket.

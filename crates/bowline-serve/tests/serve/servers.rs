@@ -12,7 +12,10 @@ use test_support::postgres::{TestPgBouncer, TestPostgres};
 use test_support::wait::wait_until_async;
 
 use crate::checker::{Record, check_history};
-use crate::support::{Client, LEASE, ScriptedLauncher, Server, Stream, describe};
+use crate::support::{Client, HEARTBEAT, LEASE, ScriptedLauncher, Server, Stream, describe};
+
+/// A lease whose end a test waits for. A busy machine renews it in time.
+const SHORT_LEASE: Duration = Duration::from_secs(8);
 
 /// A database with servers, and a client with a session at the first one.
 struct Cluster {
@@ -29,7 +32,7 @@ impl Cluster {
         let postgres = TestPostgres::start()?;
         let database = postgres.create_database();
         let url = postgres.url(&database).parse().unwrap();
-        Some(Self::start_on(postgres, database, url, count, LEASE).await)
+        Some(Self::start_on(postgres, database, url, count, LEASE, HEARTBEAT).await)
     }
 
     async fn start_on(
@@ -38,15 +41,22 @@ impl Cluster {
         url: PostgresUrl,
         count: usize,
         lease: Duration,
+        heartbeat: Duration,
     ) -> Self {
         let place = tempfile::tempdir().unwrap();
         let launcher = Arc::new(ScriptedLauncher::default());
         let mut servers = Vec::new();
         for _ in 0..count {
-            servers.push(Server::start_shared(&url, &launcher, place.path(), lease).await);
+            servers.push(Server::start_shared(&url, &launcher, place.path(), lease, heartbeat).await);
         }
         let token = servers[0].token("me", Role::User).await;
         Self { servers, launcher, token, place, database, postgres }
+    }
+
+    /// Starts another server, with the workspaces below a directory.
+    async fn start_server(&self, root: &Path) -> Server {
+        let url = self.postgres.url(&self.database).parse().unwrap();
+        Server::start_shared(&url, &self.launcher, root, LEASE, HEARTBEAT).await
     }
 
     async fn client(&self, server: usize) -> Follower {
@@ -296,8 +306,7 @@ async fn a_message_that_waits_for_a_session_survives_the_servers_that_had_it() {
     // Everything that the server knows to be done is stored.
     cluster.servers[0].hub.log().flush().await;
     assert!(waiting(), "the message is not handled yet");
-    let url = cluster.postgres.url(&cluster.database).parse().unwrap();
-    let next = Server::start_shared(&url, &cluster.launcher, cluster.place.path(), LEASE).await;
+    let next = cluster.start_server(cluster.place.path()).await;
     cluster.servers.push(next);
     cluster.servers.remove(0).crash().await;
     cluster.launcher.ignores_loads.store(false, Ordering::SeqCst);
@@ -427,12 +436,107 @@ async fn subscribers_miss_nothing_when_the_database_or_the_network_fails() {
     cluster.check(&session, vec![a, b, c]);
 }
 
+/// An answer is accepted while the database is away: it reaches the server of the session later.
+#[tokio::test]
+async fn an_answer_waits_for_the_database() {
+    let Some(mut cluster) = Cluster::start(2).await else { return };
+    let (mut a, mut b) = (cluster.client(0).await, cluster.client(1).await);
+    let session = a.open(cluster.place.path()).await;
+    cluster.load(&mut b, &session).await;
+    b.next().await;
+    a.client.prompt(2, &session, "ask").await;
+    b.until("user: ask").await;
+    let question = b.next().await;
+    cluster.postgres.crash();
+    let outcome = json!({ "outcome": "selected", "optionId": "yes" });
+    let answer = json!({ "jsonrpc": "2.0", "id": question["id"], "result": { "outcome": outcome } });
+    let status = b.client.post(&answer).await.status();
+    // The attempt has failed before the database is back.
+    cluster.servers[1].hub.store().session(&session.as_str().into()).await.unwrap_err();
+    cluster.postgres.restart();
+    if status == 503 {
+        // The token was verified too long ago: a client that was refused sends it again.
+        b.answer(&question, "yes").await;
+    } else {
+        assert_eq!(status, 202);
+    }
+    a = cluster.return_to(0, &session, a).await;
+    a.until(r#"{"outcome":"selected","optionId":"yes"}"#).await;
+    assert_eq!(a.until_response(2).await, [END_TURN]);
+    cluster.check(&session, vec![a, b]);
+}
+
+/// Everything is announced: no server looks at the store by itself.
+#[tokio::test]
+async fn notifications_alone_carry_a_session_to_other_servers() {
+    let Some(postgres) = TestPostgres::start() else { return };
+    let database = postgres.create_database();
+    let url = postgres.url(&database).parse().unwrap();
+    let cluster = Cluster::start_on(postgres, database, url, 2, LEASE, LEASE).await;
+    let (mut a, mut b) = (cluster.client(0).await, cluster.client(1).await);
+    let session = a.open(cluster.place.path()).await;
+    cluster.load(&mut b, &session).await;
+    b.client.prompt(2, &session, "ask").await;
+    b.next().await;
+    let question = b.next().await;
+    b.answer(&question, "yes").await;
+    assert_eq!(b.until_response(2).await.last().unwrap(), END_TURN);
+    a.until(r#"{"outcome":"selected","optionId":"yes"}"#).await;
+    cluster.check(&session, vec![a, b]);
+}
+
+#[tokio::test]
+async fn a_session_is_taken_over_only_where_its_directory_is() {
+    let Some(mut cluster) = Cluster::start(1).await else { return };
+    let other = tempfile::tempdir().unwrap();
+    let without = cluster.start_server(other.path()).await;
+    cluster.servers.push(without);
+    let mut a = cluster.client(0).await;
+    let session = a.open(cluster.place.path()).await;
+    a.client.prompt(2, &session, "wait").await;
+    a.until("waiting").await;
+    let servers = cluster.server_ids();
+    cluster.servers.remove(0).crash().await;
+    cluster.end_lease(&servers[0]);
+    let renewed = format!("SELECT lease_until FROM servers WHERE id = '{}'", servers[1]);
+    for _ in 0..5 {
+        let before = cluster.postgres.run(&cluster.database, &renewed);
+        wait_until_async("a heartbeat", || cluster.postgres.run(&cluster.database, &renewed) != before).await;
+    }
+    let generation = "SELECT generation FROM sessions";
+    assert_eq!(cluster.postgres.run(&cluster.database, generation), "1");
+    let with = cluster.start_server(cluster.place.path()).await;
+    cluster.servers.push(with);
+    let mut a = cluster.return_to(1, &session, a).await;
+    assert!(a.until_response(2).await.last().unwrap().starts_with("error the server stopped"));
+    cluster.check(&session, vec![a]);
+}
+
+/// More than a server keeps in memory, for a client that does not read.
+#[tokio::test]
+async fn a_slow_subscriber_gets_large_events_from_the_database() {
+    const COUNT: u64 = 24;
+    let Some(cluster) = Cluster::start(2).await else { return };
+    let (mut a, mut slow) = (cluster.client(0).await, cluster.client(1).await);
+    let session = a.open(cluster.place.path()).await;
+    cluster.load(&mut slow, &session).await;
+    for id in 2..2 + COUNT {
+        a.client.prompt(id, &session, "blob 900000").await;
+        assert_eq!(a.until_response(id).await.last().unwrap(), END_TURN);
+    }
+    let mut blobs = 0;
+    while blobs < COUNT {
+        blobs += u64::from(describe(&slow.next().await).len() == 900_000);
+    }
+    cluster.check(&session, vec![a, slow]);
+}
+
 #[tokio::test]
 async fn a_server_that_cannot_reach_the_database_stops_its_agents() {
     let Some(postgres) = TestPostgres::start() else { return };
     let database = postgres.create_database();
     let url = postgres.url(&database).parse().unwrap();
-    let mut cluster = Cluster::start_on(postgres, database, url, 1, Duration::from_secs(3)).await;
+    let mut cluster = Cluster::start_on(postgres, database, url, 1, SHORT_LEASE, HEARTBEAT).await;
     let mut a = cluster.client(0).await;
     let session = a.open(cluster.place.path()).await;
     a.client.prompt(2, &session, "wait").await;
@@ -441,6 +545,7 @@ async fn a_server_that_cannot_reach_the_database_stops_its_agents() {
     // By its own clock: the database cannot tell it.
     wait_until_async("the end of the agent", || cluster.servers[0].hub.gauges().agents == 0).await;
     wait_until_async("the failure of a commit", || !cluster.servers[0].hub.is_ready()).await;
+    assert_eq!(cluster.servers[0].status("/ready").await, 503);
     cluster.postgres.restart();
     let mut a = cluster.return_to(0, &session, a).await;
     let lost = "error the server lost its lease in the database; the session can be opened again";
@@ -462,7 +567,8 @@ async fn servers_behind_a_pooler_poll() {
     let mut listener = store.listen();
     listener.next().await;
     assert!(!listener.is_listening(), "notifications do not arrive");
-    let cluster = Cluster::start_on(postgres, database, url, 2, LEASE).await;
+    // Without the looks at each heartbeat.
+    let cluster = Cluster::start_on(postgres, database, url, 2, LEASE, LEASE).await;
     let (mut a, mut b) = (cluster.client(0).await, cluster.client(1).await);
     let session = a.open(cluster.place.path()).await;
     cluster.load(&mut b, &session).await;

@@ -4,12 +4,14 @@ use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use bowline_protocol::remote::AWAIT_METHOD;
 use bowline_serve::http::AccessOptions;
 use bowline_serve::token::{Principal, Role};
 use bowline_serve::{ConnectionStream, HubOptions, SessionStream, StreamMessage};
 use bytes::Bytes;
 use expect_test::expect;
 use serde_json::{Value, json};
+use test_support::wait::wait_until_async;
 
 use crate::support::{Client, Server, Stream, describe};
 
@@ -201,6 +203,46 @@ async fn a_restarted_server_answers_what_was_interrupted() {
 }
 
 #[tokio::test]
+async fn a_request_that_a_server_lost_is_answered_and_never_run() {
+    let setup = setup().await;
+    let (place, token) = (setup.place, setup.token);
+    setup.server.crash().await;
+    let resume = |client: &Client| json!({ "bowline": { "resumes": client.connection } });
+    let server = Server::start(place.path()).await;
+    server.launcher.ignores_loads.store(true, Ordering::SeqCst);
+    let client = server.client_with(&token, json!({}), resume(&setup.client)).await;
+    // Accepted, but its session is still being opened when this server dies, too.
+    client.prompt(2, &setup.session, "count 1").await;
+    let loads = &server.launcher.loads;
+    wait_until_async("the session is being opened", || loads.load(Ordering::SeqCst) == 1).await;
+    server.crash().await;
+    let server = Server::start(place.path()).await;
+    // One that has an earlier event, and one that has none.
+    for last in [Some(1), None] {
+        let client = server.client_with(&token, json!({}), resume(&client)).await;
+        let mut stream = client.stream(Some(&setup.session), last).await;
+        client.request(2, AWAIT_METHOD, json!({ "sessionId": setup.session })).await;
+        let shown = stream.until_response(2).await;
+        assert!(shown.last().unwrap().contains("the server stopped during this request"), "{shown:?}");
+    }
+    assert_eq!(server.launcher.prompts.load(Ordering::SeqCst), 0);
+}
+
+#[tokio::test]
+async fn a_request_that_the_agent_works_on_is_not_answered_twice() {
+    let mut setup = setup().await;
+    setup.client.prompt(2, &setup.session, "wait").await;
+    let (last, _) = setup.stream.next().await;
+    let meta = json!({ "bowline": { "resumes": setup.client.connection } });
+    let client = setup.server.client_with(&setup.token, json!({}), meta).await;
+    let mut stream = client.stream(Some(&setup.session), last).await;
+    client.request(2, AWAIT_METHOD, json!({ "sessionId": setup.session })).await;
+    let params = json!({ "sessionId": setup.session });
+    client.send(json!({ "jsonrpc": "2.0", "method": "session/cancel", "params": params })).await;
+    assert_eq!(stream.until_response(2).await, [r#"4 result {"stopReason":"cancelled"}"#]);
+}
+
+#[tokio::test]
 async fn a_dead_agent_is_reported_and_started_again() {
     let mut setup = setup().await;
     setup.client.prompt(2, &setup.session, "die").await;
@@ -343,6 +385,8 @@ async fn draining_lets_a_turn_end() {
     let prompt = json!({ "sessionId": setup.session, "prompt": [] });
     let message = json!({ "jsonrpc": "2.0", "id": 3, "method": "session/prompt", "params": prompt });
     assert_eq!(setup.client.post(&message).await.status(), 503);
+    // A load balancer is told, and a supervisor need not end it.
+    assert_eq!([setup.server.status("/ready").await, setup.server.status("/health").await], [503, 200]);
     let cancel =
         json!({ "jsonrpc": "2.0", "method": "session/cancel", "params": { "sessionId": setup.session } });
     setup.client.send(cancel).await;

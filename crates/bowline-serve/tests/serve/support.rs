@@ -19,15 +19,17 @@ use bowline_serve::{AgentLauncher, AgentStreams, Hub, HubOptions};
 use bowline_storage::clock::now;
 use futures_util::future::BoxFuture;
 use serde_json::{Value, json};
+use test_support::TEST_TIMEOUT;
 use test_support::background_runtime::BackgroundRuntime;
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, DuplexStream};
 use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, oneshot};
 use tokio::task::JoinHandle;
+use tokio::time::timeout;
 
 /// A lease that does not end during a test, unless the test ends it.
 pub(crate) const LEASE: Duration = Duration::from_secs(600);
-const HEARTBEAT: Duration = Duration::from_millis(100);
+pub(crate) const HEARTBEAT: Duration = Duration::from_millis(100);
 
 /// An agent that does what prompts say: `count N`, `blob BYTES`, `usage TOKENS`, `ask`, `read PATH`, `wait`, `bytes`, `die`, `deaf`.
 #[derive(Debug)]
@@ -352,11 +354,11 @@ impl Server {
         launcher: &Arc<ScriptedLauncher>,
         place: &Path,
         lease: Duration,
+        heartbeat: Duration,
     ) -> Self {
         // Its own, so that everything of it can end at once.
         let runtime = BackgroundRuntime::start().unwrap();
-        let (url, options) =
-            (url.clone(), PostgresOptions { name: "test".to_owned(), lease, heartbeat: HEARTBEAT });
+        let (url, options) = (url.clone(), PostgresOptions { name: "test".to_owned(), lease, heartbeat });
         let store = runtime.spawn(async move { PostgresServerStore::open_for_server(&url, options).await });
         let store = Arc::new(store.await.unwrap().unwrap());
         let access = AccessOptions { is_loopback: true, ..AccessOptions::default() };
@@ -428,6 +430,12 @@ impl Server {
         let params = json!({ "protocolVersion": 1, "clientCapabilities": capabilities });
         let message = json!({ "jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params });
         serde_json::from_str(&client.post(&message).await.text().await.unwrap()).unwrap()
+    }
+
+    /// Returns the status of a path that needs no token.
+    pub(crate) async fn status(&self, path: &str) -> u16 {
+        let http = http_client(reqwest::Client::builder());
+        http.get(format!("{}{path}", self.url)).send().await.unwrap().status().as_u16()
     }
 
     /// Runs something beside the server.
@@ -559,7 +567,8 @@ impl Stream {
                 let id = event.id.map(|id| id.parse().unwrap());
                 return Some((id, serde_json::from_slice(&data).unwrap()));
             }
-            let bytes = self.response.chunk().await.ok()??;
+            let chunk = timeout(TEST_TIMEOUT, self.response.chunk()).await.expect("a message");
+            let bytes = chunk.ok()??;
             self.waiting = self.decoder.push(&bytes).unwrap();
         }
     }

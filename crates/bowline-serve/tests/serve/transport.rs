@@ -128,6 +128,33 @@ impl Socket {
 }
 
 #[tokio::test]
+async fn a_web_socket_that_is_not_read_delays_nobody_else() {
+    const COUNT: u64 = 20;
+    let place = tempfile::tempdir().unwrap();
+    let server = Server::start(place.path()).await;
+    let token = server.token("me", Role::User).await;
+    let mut stopped = Socket::connect(&server, &token).await;
+    stopped.request(0, "initialize", json!({ "protocolVersion": 1 })).await;
+    stopped.until_response(0).await;
+    stopped.request(1, "session/new", json!({ "cwd": place.path(), "mcpServers": [] })).await;
+    stopped.until_response(1).await;
+    // More than the system and the server's memory take, none of which is read.
+    for id in 2..2 + COUNT {
+        let prompt = json!([{ "type": "text", "text": "blob 900000" }]);
+        stopped.request(id, "session/prompt", json!({ "sessionId": "s1", "prompt": prompt })).await;
+    }
+    let other = server.client(&token).await;
+    let mut stream = other.stream(Some("s1"), Some(0)).await;
+    let mut blobs = 0;
+    while blobs < COUNT {
+        blobs += u64::from(describe(&stream.next().await.1).len() == 900_000);
+    }
+    other.prompt(2, "s1", "count 1").await;
+    let shown = stream.until_response(2).await;
+    assert!(shown.last().unwrap().ends_with(r#"result {"stopReason":"end_turn"}"#), "{shown:?}");
+}
+
+#[tokio::test]
 async fn a_web_socket_must_begin_with_initialize() {
     let place = tempfile::tempdir().unwrap();
     let server = Server::start(place.path()).await;

@@ -218,6 +218,8 @@ pub enum DecisionSource {
     User,
     /// The client that the agent asked; only the client knows whether a person answered.
     Client,
+    /// A user of a server, by name, in a session of another one.
+    Principal(String),
     /// An earlier approval.
     Grant,
     /// No decision was needed, or there was no approver to make it. Stored as `nobody`.
@@ -234,6 +236,7 @@ impl DecisionSource {
             DecisionSource::Person => "person".into(),
             DecisionSource::User => "user".into(),
             DecisionSource::Client => "client".into(),
+            DecisionSource::Principal(name) => format!("principal: {name}").into(),
             DecisionSource::Grant => "grant".into(),
             DecisionSource::NotDecided => "nobody".into(),
             DecisionSource::Other(text) => text.as_str().into(),
@@ -250,6 +253,7 @@ impl DecisionSource {
             other => match other.split_once(": ") {
                 Some(("rule", text)) => Self::Rule(text.to_owned()),
                 Some(("preset", name)) => Self::Preset(name.to_owned()),
+                Some(("principal", name)) => Self::Principal(name.to_owned()),
                 _ => Self::Other(other.to_owned()),
             },
         }

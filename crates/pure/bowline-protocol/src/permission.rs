@@ -285,6 +285,23 @@ pub fn rejection_reason(response: &RequestPermissionResponse) -> Option<String> 
     (!reason.is_empty()).then(|| display::escape_line(reason, MAX_REASON_BYTES))
 }
 
+/// Returns why no user answered, if a server that waited for its users says so in `_meta`. Such an answer rejects.
+#[must_use]
+pub fn unanswered_reason(response: &RequestPermissionResponse) -> Option<String> {
+    server_note(response, "unanswered")
+}
+
+/// Returns the user who answered, if a server says in `_meta` that it was another one than the session's.
+#[must_use]
+pub fn answered_by(response: &RequestPermissionResponse) -> Option<String> {
+    server_note(response, "answeredBy")
+}
+
+fn server_note(response: &RequestPermissionResponse, name: &str) -> Option<String> {
+    let text = response.meta.as_ref()?.get("bowline")?.get(name)?.as_str()?;
+    Some(display::escape_line(text, MAX_REASON_BYTES))
+}
+
 /// Selects the first option of the kind whose id is unique.
 fn select_option(
     options: &[PermissionOption],

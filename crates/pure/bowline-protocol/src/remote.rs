@@ -25,6 +25,11 @@ pub const SESSION_HEADER: &str = "acp-session-id";
 /// The header with the id of the last event that a client has received on a stream.
 pub const LAST_EVENT_HEADER: &str = "last-event-id";
 
+/// The request with which a client that has connected again asks for the answer to a request of its earlier connection,
+/// with that request's id. The server never does that request again. Unless the agent works on it, it is answered with an
+/// error, which a client that has received the answer meanwhile ignores.
+pub const AWAIT_METHOD: &str = "_bowline/request/await";
+
 /// The requests that open a session. Their responses come on the connection's stream.
 const OPENING_METHODS: [&str; 4] = ["session/new", "session/load", "session/resume", "session/fork"];
 

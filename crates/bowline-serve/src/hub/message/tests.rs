@@ -9,23 +9,48 @@ fn questions_without_an_answer_are_denied() {
     let permission = |kinds: &[&str]| {
         let options: Vec<_> =
             kinds.iter().map(|kind| json!({ "optionId": format!("id-{kind}"), "kind": kind })).collect();
-        denial("session/request_permission", &json!({ "options": options })).to_string()
+        denial("session/request_permission", &json!({ "options": options }), "late").to_string()
     };
     let denials = [
         permission(&["allow_once", "reject_always", "reject_once"]),
         permission(&["allow_once", "reject_always"]),
         permission(&["allow_once"]),
-        denial("session/request_permission", &json!(null)).to_string(),
-        denial("elicitation/create", &json!({})).to_string(),
+        denial("session/request_permission", &json!(null), "late").to_string(),
+        denial("elicitation/create", &json!({}), "late").to_string(),
     ];
     expect![[r#"
-        {"outcome":{"outcome":"selected","optionId":"id-reject_once"}}
-        {"outcome":{"outcome":"selected","optionId":"id-reject_always"}}
-        {"outcome":{"outcome":"cancelled"}}
-        {"outcome":{"outcome":"cancelled"}}
-        {"action":"cancel"}
+        {"outcome":{"outcome":"selected","optionId":"id-reject_once"},"_meta":{"bowline":{"unanswered":"late"}}}
+        {"outcome":{"outcome":"selected","optionId":"id-reject_always"},"_meta":{"bowline":{"unanswered":"late"}}}
+        {"outcome":{"outcome":"cancelled"},"_meta":{"bowline":{"unanswered":"late"}}}
+        {"outcome":{"outcome":"cancelled"},"_meta":{"bowline":{"unanswered":"late"}}}
+        {"action":"cancel","_meta":{"bowline":{"unanswered":"late"}}}
     "#]]
     .assert_eq(&(denials.join("\n") + "\n"));
+}
+
+#[test]
+fn an_answer_names_its_user_and_only_the_server_says_so() {
+    let boss = "boss".to_owned();
+    let spoofed = r#"{"id":1,"result":{"outcome":{},"_meta":{"bowline":{"answeredBy":"boss","unanswered":"x","reason":"no"}}}}"#;
+    let escaped = r#"{"id":1,"result":{"\u005fmeta":{"bowline":{"answeredBy":"boss"}}}}"#;
+    let answers = [
+        (r#"{"id":1,"result":{"outcome":{}}}"#, None),
+        (r#"{"id":1,"result":{"outcome":{}}}"#, Some(&boss)),
+        (spoofed, None),
+        (escaped, None),
+        (r#"{"id":1,"result":{"_meta":1}}"#, Some(&boss)),
+        (r#"{"id":1,"error":{"code":1,"message":"no"}}"#, Some(&boss)),
+    ];
+    let noted =
+        answers.map(|(answer, by)| note_answerer(&Bytes::from_static(answer.as_bytes()), by)).concat();
+    expect![[r#"
+        {"id":1,"result":{"outcome":{}}}
+        {"id":1,"result":{"outcome":{},"_meta":{"bowline":{"answeredBy":"boss"}}}}
+        {"id":1,"result":{"outcome":{},"_meta":{"bowline":{"reason":"no"}}}}
+        {"id":1,"result":{"_meta":{"bowline":{}}}}
+        {"id":1,"result":{"_meta":{"bowline":{"answeredBy":"boss"}}}}
+        {"id":1,"error":{"code":1,"message":"no"}}"#]]
+    .assert_eq(&String::from_utf8(noted).unwrap().replace("}{", "}\n{"));
 }
 
 #[test]

@@ -15,7 +15,7 @@ use super::*;
 /// The channel of the probe that shows whether notifications arrive.
 const PROBE_CHANNEL: &str = "bowline_probe";
 /// How long the probe may take.
-const PROBE_TIMEOUT: Duration = Duration::from_secs(2);
+const PROBE_TIMEOUT: Duration = Duration::from_secs(5);
 /// How often to look at everything while notifications do not arrive.
 const POLL_INTERVAL: Duration = Duration::from_millis(500);
 /// How long to wait before the next attempt to listen.

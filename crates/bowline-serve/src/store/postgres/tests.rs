@@ -86,6 +86,29 @@ async fn servers_that_start_at_once_migrate_once_and_a_later_schema_is_refused()
     assert_eq!(status.schema, 99, "the status names a schema that it cannot read");
 }
 
+/// The first version does not have the conversations of Bowline's own agent.
+const FIRST_VERSION: &str = "DROP TABLE agent_records, agent_sessions; DROP SEQUENCE agent_session_uses; \
+                             UPDATE bowline_schema SET version = 1";
+
+#[tokio::test]
+async fn a_schema_of_the_first_version_keeps_its_sessions() {
+    let Some(postgres) = TestPostgres::start() else { return };
+    let database = postgres.create_database();
+    let store = open(&postgres, &database, "a").await;
+    store.commit(vec![create("s"), append("s", 1, 1)]).await.unwrap();
+    store.deregister().await.unwrap();
+    drop(store);
+    postgres.run(&database, FIRST_VERSION);
+    let url: PostgresUrl = postgres.url(&database).parse().unwrap();
+    let without = PostgresServerStore::open_without_migration(&url).unwrap();
+    assert_eq!(without.status().await.unwrap().schema, 1);
+    let store = open(&postgres, &database, "b").await;
+    assert_eq!(store.status().await.unwrap().schema, SCHEMA_VERSION);
+    assert_eq!(acquire(&store, "s").await, "generation 2 after 1");
+    assert_eq!(store.session(&"s".into()).await.unwrap().unwrap().archived_at, None);
+    assert_eq!(store.events_after(&"s".into(), 0, 100).await.unwrap().len(), 1);
+}
+
 #[tokio::test]
 async fn a_session_belongs_to_one_living_server() {
     let Some(postgres) = TestPostgres::start() else { return };

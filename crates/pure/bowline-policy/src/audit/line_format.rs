@@ -152,10 +152,10 @@ pub(super) fn decode_line(line: &[u8]) -> Option<AuditRecord> {
     Some(AuditRecord { seq: wire.seq, entry })
 }
 
-/// Returns the encoded source of a decision. Only rule texts and unknown words may contain a secret.
+/// Returns the encoded source of a decision. Only rule texts, names and unknown words may contain a secret.
 fn encode_decision_source(source: &DecisionSource) -> Cow<'_, str> {
     match source {
-        DecisionSource::Rule(_) | DecisionSource::Other(_) => {
+        DecisionSource::Rule(_) | DecisionSource::Principal(_) | DecisionSource::Other(_) => {
             redact_and_truncate(&source.to_text()).into_owned().into()
         }
         DecisionSource::Preset(_)

@@ -10,7 +10,7 @@ use super::{AnswerChoice, AnswerLifetime, Question, QuestionAnswer, QuestionRepl
 use crate::operation::{OperationKind, OperationTarget};
 use crate::policy::{RuleMatcher, RuleSuggestion};
 use bowline_protocol::builders;
-use bowline_protocol::permission::rejection_reason;
+use bowline_protocol::permission::{rejection_reason, unanswered_reason};
 use bowline_protocol::relay::PROXY_ID_PREFIX;
 use bowline_text::display;
 
@@ -95,6 +95,9 @@ impl Question {
     /// is a no.
     #[must_use]
     pub fn reply_from_editor(&self, response: &RequestPermissionResponse) -> QuestionReply {
+        if unanswered_reason(response).is_some() {
+            return QuestionReply::NoUser;
+        }
         let selected = match &response.outcome {
             RequestPermissionOutcome::Selected(selected) => Some(&selected.option_id),
             _ => None,
