@@ -399,6 +399,16 @@ mod tests {
         assert_eq!(all, ["{\"a\":1}", "{\"long\":\"abcdefghij\"}", "x"]);
     }
 
+    #[test]
+    fn short_lines_share_memory_and_long_ones_do_not() {
+        let lines: Vec<String> = [1, 1000, 1000, 100, 3000, 5, 5].map(|length| "x".repeat(length)).into();
+        let copied = copy_lines((lines.join("\n") + "\n").as_bytes());
+        assert_eq!(copied, lines);
+        let is_next = |pair: &[Bytes]| pair[0].as_ptr().wrapping_add(pair[0].len() + 1) == pair[1].as_ptr();
+        let shared: Vec<bool> = copied.windows(2).map(is_next).collect();
+        assert_eq!(shared, [true, true, false, false, false, true]);
+    }
+
     #[tokio::test]
     async fn a_queue_has_a_bound_and_an_end() {
         let queue = LineQueue::default();
