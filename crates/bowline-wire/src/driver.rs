@@ -40,6 +40,10 @@ const MAX_SLICES: usize = 16;
 /// side can work on it meanwhile.
 const EARLY_WRITE_BYTES: usize = 4 << 10;
 
+/// The number of handlers that wait together before they are polled again, so that the other side has answers to work on
+/// while the rest of the input is processed.
+const MAX_NEW_HANDLERS: usize = 16;
+
 /// A connection that is ready to run.
 pub struct Driver<R, W> {
     reader: R,
@@ -296,6 +300,9 @@ where
     /// Processes everything that has been read.
     fn process_input(&mut self, service: &mut impl Service, cx: &mut Context<'_>) -> io::Result<()> {
         loop {
+            if self.new_handlers.len() >= MAX_NEW_HANDLERS {
+                self.poll_new_handlers(cx);
+            }
             if self.state.peer.output_len() >= EARLY_WRITE_BYTES {
                 self.poll_write(cx)?;
             }

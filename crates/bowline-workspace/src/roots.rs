@@ -27,7 +27,6 @@ mod repository;
 mod walk;
 
 pub(crate) use handles::{FileLocation, SpecialFile};
-use kernel::DiskWait;
 pub(crate) use kernel::is_system_file_system;
 pub(crate) use repository::{GitRepositories, find_git_objects};
 
@@ -392,7 +391,8 @@ impl Roots {
         Err(AdmitError::KeepsChanging(path.requested().to_owned()))
     }
 
-    /// Admits a path for reading if that needs no disk access: the file exists, and the kernel has its path cached.
+    /// Admits a path for reading if that needs no disk access: the file exists, and the kernel has its path cached,
+    /// without links.
     pub(crate) fn try_admit(&self, path: &str) -> Option<AdmittedPath> {
         if self.resolver != Resolver::Kernel {
             return None;
@@ -400,13 +400,9 @@ impl Roots {
         let path = LexicalPath::parse(path).ok()?;
         let by_text = self.admit_text(&path, Access::Read).ok()?;
         let (root, rest) = self.innermost_root(&path)?;
-        match kernel::resolve(&self.open_roots[root], rest, DiskWait::Never)? {
-            Ok(ResolveOutcome::Existing(found, canonical)) => {
-                let (names, repositories) = ((by_text.protection(), canonical), GitRepositories::default());
-                self.admit_resolved(&path, Access::Read, names, Some(found), &repositories).ok()
-            }
-            _ => None,
-        }
+        let (found, canonical) = kernel::resolve_cached(&self.open_roots[root], rest)?;
+        let (names, repositories) = ((by_text.protection(), canonical), GitRepositories::default());
+        self.admit_resolved(&path, Access::Read, names, Some(found), &repositories).ok()
     }
 
     /// Returns an operation on a canonical path whose file is gone, perhaps with its directory, for the policy to judge;
@@ -492,7 +488,7 @@ impl Roots {
     fn resolve(&self, path: &LexicalPath) -> Result<ResolveOutcome, ResolveError> {
         let Some((root, rest)) = self.innermost_root(path) else { return Err(ResolveError::Outside) };
         if self.resolver == Resolver::Kernel
-            && let Some(resolved) = kernel::resolve(&self.open_roots[root], rest, DiskWait::Allowed)
+            && let Some(resolved) = kernel::resolve(&self.open_roots[root], rest)
         {
             return resolved;
         }

@@ -51,7 +51,7 @@ fn route_notification(hub: &Hub, worker: WorkerId, method: &str, line: &Bytes) {
     }
     let Some(session) = head.session_id else {
         let Some(agent) = state.workers.get(&worker) else { return };
-        // A copy: the line keeps what was read with it alive.
+        // A copy: the line keeps what was read with it alive, and this may wait for long.
         let message = Bytes::copy_from_slice(line);
         for connection in state.connections.values() {
             if connection.worker_key == agent.key {
@@ -69,7 +69,7 @@ fn route_notification(hub: &Hub, worker: WorkerId, method: &str, line: &Bytes) {
     };
     let is_update = method == "session/update";
     let kind = if is_update { EventKind::Update } else { EventKind::Notification };
-    hub.log.append(&session, kind, Recipient::All, Bytes::copy_from_slice(line));
+    hub.log.append(&session, kind, Recipient::All, line.clone());
     // Most updates are chunks of a message.
     if !is_update || IS_STATE_UPDATE.find(line).is_none() {
         return;

@@ -24,6 +24,10 @@ const INPUT_TIMEOUT: Duration = Duration::from_secs(60);
 const MAX_LINE_BYTES: usize = 64 << 20;
 /// How much is read from an agent at a time.
 const READ_BYTES: usize = 64 << 10;
+/// The largest buffer that is kept for what follows.
+const MAX_IDLE_BYTES: usize = 1 << 20;
+/// The most bytes of lines that share their memory: one of them that is kept keeps all of them.
+const MAX_SHARED_BYTES: usize = 2 << 10;
 
 /// The most updates kept of sessions that are being created, and the size of each.
 const MAX_EARLY_UPDATES: usize = 256;
@@ -325,22 +329,19 @@ impl LineReader {
     /// Waits for lines, and returns all that have arrived; none at the end, or after a line that is too long.
     pub(super) async fn next(&mut self) -> Vec<Bytes> {
         loop {
-            let mut lines = Vec::new();
-            while let Some(found) = memchr::memchr(b'\n', &self.buffer[self.searched..]) {
-                let mut line = self.buffer.split_to(self.searched + found).freeze();
-                self.buffer.advance(1);
-                self.searched = 0;
-                if line.last() == Some(&b'\r') {
-                    line.truncate(line.len() - 1);
+            if let Some(found) = memchr::memrchr(b'\n', &self.buffer[self.searched..]) {
+                let end = self.searched + found + 1;
+                let lines = copy_lines(&self.buffer[..end]);
+                self.buffer.advance(end);
+                if self.buffer.is_empty() && self.buffer.capacity() > MAX_IDLE_BYTES {
+                    self.buffer = BytesMut::new();
                 }
-                if !line.is_empty() {
-                    lines.push(line);
+                if !lines.is_empty() {
+                    self.searched = self.buffer.len();
+                    return lines;
                 }
             }
             self.searched = self.buffer.len();
-            if !lines.is_empty() {
-                return lines;
-            }
             self.buffer.reserve(READ_BYTES);
             let is_over = self.buffer.len() > MAX_LINE_BYTES;
             if is_over || !self.reader.read_buf(&mut self.buffer).await.is_ok_and(|read| read > 0) {
@@ -348,6 +349,28 @@ impl LineReader {
             }
         }
     }
+}
+
+/// Returns the lines of a text that ends with a line feed, without blank ones. Short lines share their memory.
+fn copy_lines(mut text: &[u8]) -> Vec<Bytes> {
+    let mut lines = Vec::new();
+    while !text.is_empty() {
+        let shared = memchr::memrchr(b'\n', &text[..text.len().min(MAX_SHARED_BYTES)]);
+        let end = shared.or_else(|| memchr::memchr(b'\n', text)).map_or(text.len(), |found| found + 1);
+        let (group, rest) = text.split_at(end);
+        let group = Bytes::copy_from_slice(group);
+        let mut start = 0;
+        for end in memchr::memchr_iter(b'\n', &group) {
+            let line = &group[start..end];
+            let length = line.strip_suffix(b"\r").unwrap_or(line).len();
+            if length > 0 {
+                lines.push(group.slice(start..start + length));
+            }
+            start = end + 1;
+        }
+        text = rest;
+    }
+    lines
 }
 
 #[cfg(test)]
@@ -374,6 +397,16 @@ mod tests {
         }
         write.await.unwrap();
         assert_eq!(all, ["{\"a\":1}", "{\"long\":\"abcdefghij\"}", "x"]);
+    }
+
+    #[test]
+    fn short_lines_share_memory_and_long_ones_do_not() {
+        let lines: Vec<String> = [1, 1000, 1000, 100, 3000, 5, 5].map(|length| "x".repeat(length)).into();
+        let copied = copy_lines((lines.join("\n") + "\n").as_bytes());
+        assert_eq!(copied, lines);
+        let is_next = |pair: &[Bytes]| pair[0].as_ptr().wrapping_add(pair[0].len() + 1) == pair[1].as_ptr();
+        let shared: Vec<bool> = copied.windows(2).map(is_next).collect();
+        assert_eq!(shared, [true, true, false, false, false, true]);
     }
 
     #[tokio::test]

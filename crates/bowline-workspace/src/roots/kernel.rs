@@ -15,14 +15,6 @@ const MAX_RETRIES: usize = 8;
 
 const RESOLVE_BENEATH: ResolveFlags = ResolveFlags::BENEATH.union(ResolveFlags::NO_MAGICLINKS);
 
-/// Whether a resolution may read directories from the disk.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum DiskWait {
-    Allowed,
-    /// Only names in the kernel's cache are resolved.
-    Never,
-}
-
 /// Returns whether this system has `openat2` and a `/proc` that names handles.
 pub(super) fn is_available() -> bool {
     open_directory("/").is_ok_and(|root| {
@@ -38,20 +30,23 @@ pub(super) fn open_directory(path: &str) -> Result<OwnedFd, Errno> {
 
 /// Resolves a path below a root, if the kernel can decide it: paths that leave the root, or lack more than the last
 /// name, are left to the walk.
-pub(super) fn resolve(
-    root: &OpenRoot,
-    rest: &str,
-    wait: DiskWait,
-) -> Option<Result<ResolveOutcome, ResolveError>> {
-    let how = match wait {
-        DiskWait::Allowed => RESOLVE_BENEATH,
-        DiskWait::Never => RESOLVE_BENEATH | ResolveFlags::CACHED,
-    };
-    match openat2(root.directory.as_fd(), or_dot(rest), OFlags::PATH, how) {
+pub(super) fn resolve(root: &OpenRoot, rest: &str) -> Option<Result<ResolveOutcome, ResolveError>> {
+    match openat2(root.directory.as_fd(), or_dot(rest), OFlags::PATH, RESOLVE_BENEATH) {
         Ok(handle) => resolve_handle(root, handle),
-        Err(Errno::NOENT) if wait == DiskWait::Allowed => resolve_missing(root, rest),
+        Err(Errno::NOENT) => resolve_missing(root, rest),
         Err(_) => None,
     }
+}
+
+/// Resolves a path below a root to an existing file, if the kernel has its names cached and none of them is a link. Its
+/// canonical path is then its own text, and `/proc` need not be asked.
+pub(super) fn resolve_cached(root: &OpenRoot, rest: &str) -> Option<(FileHandle, LexicalPath)> {
+    let how = RESOLVE_BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::CACHED;
+    let handle = openat2(root.directory.as_fd(), or_dot(rest), OFlags::PATH, how).ok()?;
+    let canonical =
+        LexicalPath::parse(format!("{}/{rest}", root.canonical.as_str().trim_end_matches('/'))).ok()?;
+    let stat = rustix::fs::fstat(&handle).ok().filter(|stat| stat.st_nlink > 0)?;
+    Some((FileHandle { handle, stat }, canonical))
 }
 
 /// Resolves a path whose last name does not exist, in a directory that does.

@@ -167,8 +167,9 @@ impl<'de> Visitor<'de> for AnyShape {
     fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Self::Value, A::Error> {
         let mut found = None;
         let mut has_session = false;
-        while let Some(key) = members.next_key::<Cow<'de, str>>()? {
-            if self.is_params && key == "sessionId" {
+        // A plain `Cow` would be copied.
+        while let Some(MaybeText(key)) = members.next_key()? {
+            if self.is_params && key.as_deref() == Some("sessionId") {
                 if has_session {
                     // Readers differ in which of them counts.
                     return Err(serde::de::Error::duplicate_field("sessionId"));
