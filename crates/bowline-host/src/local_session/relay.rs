@@ -113,6 +113,7 @@ impl LocalSession {
     ) -> Result<Vec<AttributedChange>, HostError> {
         let session = &self.inner.session;
         let Some(turn) = session.holder(session.turn_status()).turn else { return Ok(Vec::new()) };
+        initial_scan::finish_turn(&session.host).await;
         let found = self.scan_changes(call_of).await;
         let ended = session.end_turn(turn, stop).await;
         *self.inner.active_turn.lock().unwrap_or_else(PoisonError::into_inner) = None;
