@@ -180,7 +180,7 @@ impl LocalSession {
                 let (operation, request) = *prepared;
                 let mut pending =
                     self.inner.pending_permissions.lock().unwrap_or_else(PoisonError::into_inner);
-                pending.0.retain(|entry| entry.request.call != request.call);
+                pending.0.retain(|entry| entry.request.question.call != request.question.call);
                 if pending.0.len() >= MAX_PENDING_PERMISSIONS {
                     pending.0.pop_front();
                 }
@@ -212,7 +212,11 @@ impl LocalSession {
             operation.entry_mut().decided_by = DecisionSource::Client;
             operation.record(if is_approved { AuditDecision::Allowed } else { AuditDecision::Denied })?;
             if is_approved && operation.check_active().is_ok() {
-                approvals.grant(&request.holder, request.call.as_deref(), request.resolved_operations);
+                approvals.grant(
+                    &request.question.holder,
+                    request.question.call.as_deref(),
+                    request.resolved_operations,
+                );
             }
             Ok(())
         })
@@ -230,7 +234,7 @@ impl LocalSession {
         else {
             return Ok(());
         };
-        let title = display::escape_line(&request.title, 200);
+        let title = display::escape_line(&request.question.title, 200);
         let text = format!("allowed {title}, without asking: the tool asks by itself");
         self.inner.session.show(HostEvent::Notice { text: &text });
         run_blocking(move || {
@@ -243,7 +247,7 @@ impl LocalSession {
 
     fn take_pending_permission(&self, call: &ToolCallId) -> Option<PendingPermission> {
         let mut pending = self.inner.pending_permissions.lock().unwrap_or_else(PoisonError::into_inner);
-        let at = pending.0.iter().position(|entry| entry.request.call.as_deref() == Some(&*call.0));
+        let at = pending.0.iter().position(|entry| entry.request.question.call.as_deref() == Some(&*call.0));
         at.and_then(|at| pending.0.remove(at))
     }
 

@@ -9,7 +9,7 @@ use bowline_policy::grants::{GrantHolder, ResolvedOperation};
 use bowline_policy::operation::OperationKind;
 use bowline_policy::paths::Access;
 use bowline_policy::policy::Effect;
-use bowline_policy::question::{QuestionItem, QuestionTrigger};
+use bowline_policy::question::{Question, QuestionItem};
 use bowline_protocol::file_extension::FileError;
 use bowline_protocol::rpc_error::RpcError;
 use bowline_text::display::quote;
@@ -138,15 +138,10 @@ pub(super) async fn run_as_read<T: Send + 'static, E: OperationFailure>(
         }
     });
     let (mut audited, admitted) = admitted.await.map_err(RpcError::from)??;
+    let items = vec![QuestionItem::new(admitted.operation(OperationKind::Read))];
+    let call = audited.entry_mut().call.clone();
     let request = ApprovalRequest {
-        holder: audited.holder(),
-        call: audited.entry_mut().call.clone(),
-        agent,
-        trigger: QuestionTrigger::UnrequestedOperation,
-        title,
-        items: vec![QuestionItem::new(admitted.operation(OperationKind::Read))],
-        warnings: Vec::new(),
-        agent_options: Vec::new(),
+        question: Question { call, agent, ..Question::new(audited.holder(), title, items) },
         resolved_operations: vec![ResolvedOperation::Read {
             path: admitted.canonical().to_owned(),
             file: admitted.file_id(),
