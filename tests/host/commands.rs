@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::Duration;
 
+use bowline_history::observation::RACY_WINDOW_NS;
 use bowline_history::undo::ChangeSelection;
 use bowline_policy::policy::Preset;
 use bowline_protocol::schema::v1::TerminalId;
@@ -476,6 +477,7 @@ async fn a_command_that_waited_long_enough_starts_and_what_it_changed_unseen_is_
     for number in 0..SCANNED + 7 {
         stage.lab.write_file(&format!("many/{number:04}"), "before\n").unwrap();
     }
+    wait_until_settled(&stage.lab.path("many")).await;
     let (release, paused) = pause_scan(&stage, 1);
     let read = stage.scripted_turn("read many/0007");
     let overwrite = stage.scripted_turn("run for file in many/*; do echo after > $file; done");
@@ -486,8 +488,17 @@ async fn a_command_that_waited_long_enough_starts_and_what_it_changed_unseen_is_
     drop(release);
     let is_notice = |event: &&String| event.starts_with("Notice");
     stage.lab.user.wait_until(|_, events| events.iter().filter(is_notice).count() == 2).await;
-    expect![[""]].assert_eq(&notices_text(&stage));
+    expect![[r#"
+        Notice { text: "the first look at the project's files takes longer than 0 s: what the command changes before it is over may not be found or undone" }
+        Notice { text: "changed before the first look at the project's files came to them, so that what they held before cannot be restored: $ROOT/many/, $ROOT/many/, $ROOT/many/, $ROOT/many/, $ROOT/many/ and 2 more" }"#]].assert_eq(&notices_text(&stage));
     connection.close_session(&session).await.unwrap();
+}
+
+/// Waits until no file that was just created in a directory looks as if a scan had begun before it.
+async fn wait_until_settled(directory: &str) {
+    let window = 2 * Duration::from_nanos(RACY_WINDOW_NS.unsigned_abs());
+    let age = || Path::new(directory).metadata().unwrap().modified().unwrap().elapsed().unwrap_or_default();
+    wait_until_async("files that are older than the scan", || age() > window).await;
 }
 
 /// Returns the notices, without the numbers of files: the file system determines the order of a scan.
@@ -515,6 +526,7 @@ async fn an_agent_that_writes_by_itself_starts_beside_the_first_scan_of_a_large_
     let scanned = [1, 2, 3].map(|number| PathBuf::from(stage.lab.path(&number.to_string())));
     let unscanned = [1, 2, 3, 4, 5, 6, 7].map(|number| root.join(number.to_string()));
     unscanned.iter().for_each(|path| std::fs::write(path, "before\n").unwrap());
+    wait_until_settled(&stage.lab.path("")).await;
     let (release, paused) = pause_scan(&stage, 2);
     let overwrite = stage.custom_turn(move |_| async move {
         paused.recv().unwrap();
@@ -526,6 +538,6 @@ async fn an_agent_that_writes_by_itself_starts_beside_the_first_scan_of_a_large_
     let turn = session.prompt_text("go").await.unwrap();
     assert_eq!(turn.observed_changes.len(), 3, "the files that were scanned before");
     let notices = notices_text(&stage).replace(root.to_str().unwrap(), "$OTHER");
-    expect![[""]].assert_eq(&notices);
+    expect![[r#"Notice { text: "changed before the first look at the project's files came to them, so that what they held before cannot be restored: $OTHER/, $OTHER/, $OTHER/, $OTHER/, $OTHER/ and 2 more" }"#]].assert_eq(&notices);
     connection.close_session(&session).await.unwrap();
 }
