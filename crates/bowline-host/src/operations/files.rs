@@ -32,6 +32,24 @@ use super::{AuditedOperation, OperationContext, PendingAuditEntry, authorize_ope
 use crate::front_end::HostEvent;
 use crate::session::SessionInner;
 
+/// Returns the request to approve a read.
+pub(super) fn read_request(
+    audited: &mut AuditedOperation,
+    admitted: &AdmittedPath,
+    title: String,
+    agent: Option<String>,
+) -> ApprovalRequest {
+    let items = vec![QuestionItem::new(admitted.operation(OperationKind::Read))];
+    let call = audited.entry_mut().call.clone();
+    ApprovalRequest {
+        question: Question { call, agent, ..Question::new(audited.holder(), title, items) },
+        resolved_operations: vec![ResolvedOperation::Read {
+            path: admitted.canonical().to_owned(),
+            file: admitted.file_id(),
+        }],
+    }
+}
+
 /// Returns the warning before a write to a file with setuid or setgid.
 pub(super) fn privilege_danger(drops_privileges: bool) -> Option<Danger> {
     let text = "the file has setuid or setgid, and runs as its owner or group: the write removes that";
@@ -145,15 +163,7 @@ pub(crate) async fn read_text(
         RuledAttempt::NeedsApproval(pending) => *pending,
     };
     let title = format!("read {}", admitted.requested_path());
-    let items = vec![QuestionItem::new(admitted.operation(OperationKind::Read))];
-    let call = audited.entry_mut().call.clone();
-    let request = ApprovalRequest {
-        question: Question { call, agent, ..Question::new(audited.holder(), title, items) },
-        resolved_operations: vec![ResolvedOperation::Read {
-            path: admitted.canonical().to_owned(),
-            file: admitted.file_id(),
-        }],
-    };
+    let request = read_request(&mut audited, &admitted, title, agent);
     let approval = authorize_operation(&mut audited, &request, &cancel).await;
     let (read, submitted) = run_blocking(move || match approval {
         Ok(_) => {
