@@ -1,10 +1,9 @@
 //! Embeds `assets/`: compresses each file, and names all of them by one hash of their content.
 
 use std::fmt::Write as _;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::path::{Path, PathBuf};
 use std::{env, fs, io};
-
-use sha2::{Digest as _, Sha256};
 
 fn main() -> io::Result<()> {
     let variable = |name: &str| env::var_os(name).map(PathBuf::from).ok_or(io::ErrorKind::NotFound);
@@ -14,16 +13,15 @@ fn main() -> io::Result<()> {
     collect(&assets, &mut paths)?;
     paths.sort();
     let mut files = Vec::new();
-    let mut hash = Sha256::new();
+    let mut hasher = DefaultHasher::new();
     for path in paths {
         let name = path.strip_prefix(&assets).map_err(io::Error::other)?;
         let name = name.to_str().ok_or(io::ErrorKind::InvalidData)?.to_owned();
         let content = fs::read(&path)?;
-        hash.update(format!("{name}\0{}\0", content.len()));
-        hash.update(&content);
+        (&name, &content).hash(&mut hasher);
         files.push((name, content));
     }
-    let hash = hash.finalize().iter().take(8).fold(String::new(), |text, byte| format!("{text}{byte:02x}"));
+    let hash = format!("{:016x}", hasher.finish());
     // Imports between modules are relative, so only the page itself has to name the hash.
     if let Some((_, page)) = files.iter_mut().find(|(name, _)| name == "index.html") {
         let text = str::from_utf8(page).map_err(io::Error::other)?;

@@ -1,13 +1,18 @@
 //! Commands that an agent runs through the host, and their cleanup.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::time::Duration;
 
+use bowline_history::observation::RACY_WINDOW_NS;
 use bowline_history::undo::ChangeSelection;
 use bowline_policy::policy::Preset;
 use bowline_protocol::schema::v1::TerminalId;
 use bowline_wire::schema::v1::StopReason;
 use bowline_wire::{ConnectionLimits, ShutdownGrace, connect_agent};
+use bowline_workspace::observer;
+use bowline_workspace::roots::RootSpec;
 use bowline_workspace::terminals::{CommandRequest, TerminalError};
 use expect_test::expect;
 use serde_json::json;
@@ -393,6 +398,21 @@ async fn a_session_that_ended_starts_nothing() {
     assert!(matches!(started, Err(TerminalError::SessionEnded)), "{started:?}");
 }
 
+/// Pauses a scan at one of its progress reports, until the returned sender is dropped.
+fn pause_scan(stage: &HostFixture, at_report: u64) -> (SyncSender<()>, Receiver<()>) {
+    let (release, released) = sync_channel(0);
+    let (pausing, paused) = sync_channel(1);
+    let mut reports = 0;
+    stage.lab.user.on_progress(move || {
+        reports += 1;
+        if reports == at_report {
+            pausing.send(()).unwrap();
+            released.recv().ok();
+        }
+    });
+    (release, paused)
+}
+
 #[tokio::test]
 async fn a_turn_goes_on_beside_the_first_look_and_a_command_waits_for_it() {
     // More files than are scanned before the first progress report.
@@ -410,13 +430,7 @@ async fn a_turn_goes_on_beside_the_first_look_and_a_command_waits_for_it() {
     for number in 0..FILES {
         stage.lab.write_file(&format!("many/{number}"), "before\n").unwrap();
     }
-    let (release, released) = std::sync::mpsc::sync_channel::<()>(0);
-    let (begun, begins) = std::sync::mpsc::sync_channel(1);
-    stage.lab.user.on_progress(move || {
-        begun.try_send(()).ok();
-        // Blocks until the sender is dropped.
-        released.recv().ok();
-    });
+    let (release, paused) = pause_scan(&stage, 1);
     let read_and_write = stage.scripted_turn("read many/7\nwrite new.txt new\nread new.txt");
     let overwrite = stage.custom_turn(|actor| async move {
         let command = json!({"command": "for file in many/*; do echo after > $file; done"});
@@ -427,7 +441,7 @@ async fn a_turn_goes_on_beside_the_first_look_and_a_command_waits_for_it() {
     });
     let (connection, session) = stage.open_session(vec![read_and_write, overwrite]).await;
     session.prompt_text("go").await.unwrap();
-    begins.recv().unwrap();
+    paused.recv().unwrap();
     expect![[r#"
         > read many/7
         "before\n"
@@ -448,5 +462,82 @@ async fn a_turn_goes_on_beside_the_first_look_and_a_command_waits_for_it() {
     let changes = stage.lab.host.workspace().changes(&ChangeSelection::default()).unwrap();
     let restorable = changes.iter().filter(|entry| entry.change.path.contains("/many/"));
     assert_eq!(restorable.count(), FILES, "every file that the command changed was known before");
+    connection.close_session(&session).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_command_that_waited_long_enough_starts_and_what_it_changed_unseen_is_named() {
+    // The files that are scanned before the first progress report.
+    const SCANNED: u64 = observer::PROGRESS_EVERY - 1;
+    let stage = HostFixture::with_options(|settings| {
+        settings.preset = Some(Preset::Full);
+        settings.writes_through_host_only = true;
+        settings.initial_scan_timeout = Duration::ZERO;
+    });
+    for number in 0..SCANNED + 7 {
+        stage.lab.write_file(&format!("many/{number:04}"), "before\n").unwrap();
+    }
+    wait_until_settled(&stage.lab.path("many")).await;
+    let (release, paused) = pause_scan(&stage, 1);
+    let read = stage.scripted_turn("read many/0007");
+    let overwrite = stage.scripted_turn("run for file in many/*; do echo after > $file; done");
+    let (connection, session) = stage.open_session(vec![read, overwrite]).await;
+    session.prompt_text("go").await.unwrap();
+    paused.recv().unwrap();
+    session.prompt_text("go").await.unwrap();
+    drop(release);
+    let is_notice = |event: &&String| event.starts_with("Notice");
+    stage.lab.user.wait_until(|_, events| events.iter().filter(is_notice).count() == 2).await;
+    expect![[r#"
+        Notice { text: "the first look at the project's files takes longer than 0 s: what the command changes before it is over may not be found or undone" }
+        Notice { text: "changed before the first look at the project's files came to them, so that what they held before cannot be restored: $ROOT/many/, $ROOT/many/, $ROOT/many/, $ROOT/many/, $ROOT/many/ and 2 more" }"#]].assert_eq(&notices_text(&stage));
+    connection.close_session(&session).await.unwrap();
+}
+
+/// Waits until no file that was just created in a directory looks as if a scan had begun before it.
+async fn wait_until_settled(directory: &str) {
+    let window = 2 * Duration::from_nanos(RACY_WINDOW_NS.unsigned_abs());
+    let age = || Path::new(directory).metadata().unwrap().modified().unwrap().elapsed().unwrap_or_default();
+    wait_until_async("files that are older than the scan", || age() > window).await;
+}
+
+/// Returns the notices, without the numbers of files: the file system determines the order of a scan.
+fn notices_text(stage: &HostFixture) -> String {
+    let events = stage.lab.user.events();
+    let notices: Vec<_> = events.into_iter().filter(|event| event.starts_with("Notice")).collect();
+    let text = stage.normalize(&notices.join("\n"));
+    text.split_inclusive('/')
+        .map(|part| part.trim_start_matches(|digit: char| digit.is_ascii_digit()))
+        .collect()
+}
+
+#[tokio::test]
+async fn an_agent_that_writes_by_itself_starts_beside_the_first_scan_of_a_large_project() {
+    // The files that are scanned before the second progress report.
+    const SCANNED: u64 = 2 * observer::PROGRESS_EVERY - 1;
+    let other = tempfile::tempdir().unwrap();
+    let root = other.path().canonicalize().unwrap();
+    let stage = HostFixture::with_options(|settings| {
+        settings.additional_roots.push(RootSpec::writable(root.to_string_lossy()));
+    });
+    for number in 0..SCANNED {
+        stage.lab.write_file(&number.to_string(), "before\n").unwrap();
+    }
+    let scanned = [1, 2, 3].map(|number| PathBuf::from(stage.lab.path(&number.to_string())));
+    let unscanned = [1, 2, 3, 4, 5, 6, 7].map(|number| root.join(number.to_string()));
+    unscanned.iter().for_each(|path| std::fs::write(path, "before\n").unwrap());
+    wait_until_settled(&stage.lab.path("")).await;
+    let (release, paused) = pause_scan(&stage, 2);
+    let overwrite = stage.custom_turn(move |_| async move {
+        paused.recv().unwrap();
+        scanned.iter().chain(&unscanned).for_each(|path| std::fs::write(path, "after\n").unwrap());
+        drop(release);
+        StopReason::EndTurn
+    });
+    let (connection, session) = stage.open_session(vec![overwrite]).await;
+    let turn = session.prompt_text("go").await.unwrap();
+    assert_eq!(turn.observed_changes.len(), 3, "the files that were scanned before");
+    let notices = notices_text(&stage).replace(root.to_str().unwrap(), "$OTHER");
+    expect![[r#"Notice { text: "changed before the first look at the project's files came to them, so that what they held before cannot be restored: $OTHER/, $OTHER/, $OTHER/, $OTHER/, $OTHER/ and 2 more" }"#]].assert_eq(&notices);
     connection.close_session(&session).await.unwrap();
 }

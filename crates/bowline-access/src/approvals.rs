@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bowline_policy::audit::AuditEntry;
-use bowline_policy::danger::{Danger, DangerSeverity, find_dangers};
+use bowline_policy::danger::{Danger, find_dangers};
 use bowline_policy::grants::{GrantHolder, Grants, ResolvedOperation, UsedGrant};
 use bowline_policy::operation::Operation;
 use bowline_policy::policy::{
@@ -91,22 +91,8 @@ impl Approver for NoApprover {
 /// An agent's operation, as far as it is known before it is carried out.
 #[derive(Debug, Clone)]
 pub struct ApprovalRequest {
-    /// The session and turn.
-    pub holder: GrantHolder,
-    /// The tool call, if it is known.
-    pub call: Option<String>,
-    /// The agent's own name.
-    pub agent: Option<String>,
-    /// What would give rise to a question.
-    pub trigger: QuestionTrigger,
-    /// A description of the request.
-    pub title: String,
-    /// The operations to be carried out.
-    pub items: Vec<QuestionItem>,
-    /// Warnings for the user, in addition to the dangers found in the operations themselves.
-    pub warnings: Vec<String>,
-    /// The options that the agent offers, if it requests permission.
-    pub agent_options: Vec<AgentOption>,
+    /// The question to ask if no rule decides. Its dangers come in addition to those found in the operations.
+    pub question: Question,
     /// The same operations resolved to their exact effect, which is what a grant covers. Empty where the effect is not
     /// yet known; the operation itself is then asked about.
     pub resolved_operations: Vec<ResolvedOperation>,
@@ -234,7 +220,7 @@ impl Approvals {
         }
         // A grant does not cover executing a file that an agent has changed since.
         let is_as_approved = || !ruling.reasons.iter().any(is_unreviewed_reason);
-        if request.trigger == QuestionTrigger::UnrequestedOperation
+        if request.question.trigger == QuestionTrigger::UnrequestedOperation
             && is_as_approved()
             && let Some(taken) = self.take_grant(request)
         {
@@ -270,9 +256,9 @@ impl Approvals {
 
     fn evaluate(&self, request: &ApprovalRequest) -> Result<(PolicyDecision, Arc<Policy>), ApprovalError> {
         let policy = self.policy().map_err(|why| ApprovalError::PolicyUnusable(why.to_string()))?;
-        let context = policy_context(&request.holder);
+        let context = policy_context(&request.question.holder);
         let judge = |item: &QuestionItem| self.judge_and_track(&policy, &item.operation, &context);
-        let rulings = request.items.iter().map(judge);
+        let rulings = request.question.items.iter().map(judge);
         // The strictest decision applies; a request without operations is asked about.
         let strictest = rulings.reduce(|one, other| if other.effect > one.effect { other } else { one });
         let nothing = || PolicyDecision { effect: Effect::Ask, reasons: Vec::new() };
@@ -292,12 +278,12 @@ impl Approvals {
     /// Consumes the grant for an operation about to be carried out.
     fn take_grant(&self, request: &ApprovalRequest) -> Option<UsedGrant> {
         let [deed] = request.resolved_operations.as_slice() else { return None };
-        self.state().grants.take(&request.holder, deed)
+        self.state().grants.take(&request.question.holder, deed)
     }
 
     /// Reserves a slot for a pending question. The total size of their texts is capped as well, to bound memory.
     fn reserve_question_slot(&self, request: &ApprovalRequest) -> Result<QuestionSlot, ApprovalError> {
-        let texts = request.items.iter().filter_map(|item| item.change.as_ref());
+        let texts = request.question.items.iter().filter_map(|item| item.change.as_ref());
         let bytes: usize = texts
             .map(|change| change.after.len() + change.before.as_ref().map_or(0, |before| before.len()))
             .sum();
@@ -319,14 +305,15 @@ impl Approvals {
         policy: &Policy,
     ) -> Question {
         let id = QuestionId(self.inner.question_count.fetch_add(1, Ordering::Relaxed) + 1);
-        let like = |deed| self.state().grants.has_similar(&request.holder, deed);
-        let occasion = match request.trigger {
-            QuestionTrigger::UnrequestedOperation if request.resolved_operations.iter().any(like) => {
-                QuestionTrigger::ChangedOperation
-            }
-            occasion => occasion,
-        };
-        let operations: Vec<Operation> = request.items.iter().map(|item| item.operation.clone()).collect();
+        let like = |deed| self.state().grants.has_similar(&request.question.holder, deed);
+        let mut question = request.question.clone();
+        if question.trigger == QuestionTrigger::UnrequestedOperation
+            && request.resolved_operations.iter().any(like)
+        {
+            question.trigger = QuestionTrigger::ChangedOperation;
+        }
+        let operations: Vec<Operation> =
+            request.question.items.iter().map(|item| item.operation.clone()).collect();
         let suggestions = match operations.as_slice() {
             [operation] => suggest_rules(operation, &policy.roots),
             operations => operations
@@ -334,27 +321,21 @@ impl Approvals {
                 .filter_map(|each| suggest_rules(each, &policy.roots).into_iter().next())
                 .collect(),
         };
-        let warnings = request.warnings.iter();
-        let context = policy_context(&request.holder);
+        let context = policy_context(&request.question.holder);
         let executed =
             operations.iter().flat_map(|operation| policy.unreviewed_executions(operation, &context));
-        let executed = executed.map(|file| Danger {
-            severity: DangerSeverity::Serious,
-            text: format!("may execute {}, which an agent changed without your approval", quote(&file)),
+        let executed = executed.map(|file| {
+            let file = quote(&file);
+            Danger::serious(format!("may execute {file}, which an agent changed without your approval"))
         });
-        let warnings = warnings.map(|text| Danger { severity: DangerSeverity::Serious, text: text.clone() });
+        let found = find_dangers(&operations, &policy.roots);
         Question {
             id,
-            holder: request.holder.clone(),
-            call: request.call.clone(),
-            agent: request.agent.clone(),
-            trigger: occasion,
-            title: request.title.clone(),
-            items: request.items.clone(),
-            dangers: executed.chain(warnings).chain(find_dangers(&operations, &policy.roots)).collect(),
+            dangers: executed.chain(question.dangers).chain(found).collect(),
             reason: describe_ruling(ruling),
-            agent_options: AgentOption::selectable(request.agent_options.clone(), !suggestions.is_empty()),
+            agent_options: AgentOption::selectable(question.agent_options, !suggestions.is_empty()),
             suggestions,
+            ..question
         }
     }
 
@@ -382,10 +363,10 @@ impl Approvals {
                 Err(ApprovalError::Person { reason: answer.reason, option: answer.option_id })
             }
             AnswerChoice::Allow => {
-                if request.trigger == QuestionTrigger::PermissionRequest {
+                if request.question.trigger == QuestionTrigger::PermissionRequest {
                     let mut state = self.state();
                     let deeds = request.resolved_operations.iter().cloned();
-                    state.grants.add(&request.holder, request.call.as_deref(), deeds);
+                    state.grants.add(&request.question.holder, request.question.call.as_deref(), deeds);
                 }
                 OperationApproval::from_answer(question, answer)
             }

@@ -47,8 +47,6 @@ pub struct ModelRequest {
     pub thinking: ThinkingLevel,
     /// The most tokens of the reply, if limited.
     pub max_output: Option<u32>,
-    /// Whether tools, calls and results are presented as text.
-    pub tools_as_text: bool,
 }
 
 /// An event of a reply.

@@ -19,11 +19,12 @@ use bowline_access::audit::AuditLog;
 use bowline_access::policy::{PolicyError, PolicyFile};
 use bowline_conversation::conversation::ToolUse;
 use bowline_policy::audit::{AuditAction, AuditDecision, AuditEntry, AuditSubject, DecisionSource};
+use bowline_policy::danger::Danger;
 use bowline_policy::grants::GrantHolder;
 use bowline_policy::mode::AgentMode;
 use bowline_policy::operation::{Operation, OperationKind, OperationTarget};
 use bowline_policy::policy::{Effect, PolicyDecision, Preset};
-use bowline_policy::question::{AnswerChoice, QuestionItem, QuestionTrigger};
+use bowline_policy::question::{AnswerChoice, Question, QuestionItem};
 use bowline_storage::clock::now;
 use bowline_text::hash::ContentHash;
 use bowline_workspace::workspace::Workspace;
@@ -312,17 +313,16 @@ impl Permissions {
             return Ok(authorization);
         }
         // An earlier session answer counts only where the rules still ask: a later denial wins.
-        let mut warnings = Vec::new();
+        let mut dangers = Vec::new();
         if ruling.effect == Effect::Ask
             && let Some((choice, answered_definition)) = self.find_session_answer(&request)
         {
             authorization.set_decider(DecisionSource::Client);
             match choice {
                 AnswerChoice::Allow if answered_definition == definition => return Ok(authorization),
-                AnswerChoice::Allow => warnings.push(
-                    "its server changed the description or the schema of this tool since you allowed it for the session"
-                        .to_owned(),
-                ),
+                AnswerChoice::Allow => dangers.push(Danger::serious(
+                    "its server changed the description or the schema of this tool since you allowed it for the session",
+                )),
                 AnswerChoice::Deny => {
                     return Err(authorization
                         .deny("the user said no to this for the whole session".to_owned(), None)
@@ -330,17 +330,12 @@ impl Permissions {
                 }
             }
         }
-        let approval_request = ApprovalRequest {
-            holder,
+        let question = Question {
             call: Some(call.id.clone()),
-            agent: None,
-            trigger: QuestionTrigger::UnrequestedOperation,
-            title: request.title.clone(),
-            items: request.items.clone(),
-            warnings,
-            agent_options: Vec::new(),
-            resolved_operations: Vec::new(),
+            dangers,
+            ..Question::new(holder, request.title.clone(), request.items.clone())
         };
+        let approval_request = ApprovalRequest { question, resolved_operations: Vec::new() };
         let guard = self.inner.prompter.register_call(&call.id, &cx.reporter);
         let approval = approvals.authorize(&approval_request).await;
         let special = guard.special_answer();

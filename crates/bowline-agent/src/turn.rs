@@ -151,7 +151,6 @@ impl TurnRunner<'_> {
             tools,
             thinking: config.thinking,
             max_output: None,
-            tools_as_text: config.model.info().is_small(),
         };
         self.reply_count += 1;
         let message = MessageId::new(format!("turn{}-{}", self.conversation.turn, self.reply_count));

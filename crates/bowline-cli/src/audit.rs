@@ -40,12 +40,12 @@ Examples:
   bowline audit archive                 after damage, archive the log and start a new one";
 
 const SHOW_EXAMPLES: &str = "\
-Each line is one entry: its number, time, decision, request and target, then who decided, how long
-it took, how it ended, and its session, turn and tool call. The log has hashes instead of file
+Each line is one entry: its number, time, decision, request and target, then who decided, how long \
+it took, how it ended, and its session, turn and tool call. The log has hashes instead of file \
 contents and only the names of environment variables; secrets in commands are left out.
 
-Kinds: fs/read, fs/write, fs/delete, fetch, terminal/create, terminal/exit, terminal/kill,
-terminal/release, permission, elicitation, undo, observed, session/start, session/end, turn/start,
+Kinds: fs/read, fs/write, fs/delete, fetch, terminal/create, terminal/exit, terminal/kill, \
+terminal/release, permission, elicitation, undo, observed, session/start, session/end, turn/start, \
 turn/end, log/repair. The part before the slash selects the whole group: --kind fs.
 
 Examples:
@@ -55,8 +55,8 @@ Examples:
   bowline audit show --json | jq .decision";
 
 const VERIFY_EXAMPLES: &str = "\
-Every entry has the hash of the entry before it, and an anchor, stored elsewhere, marks the end of
-the log. So verify finds entries that were changed, removed, inserted, moved or cut off. Anyone who
+Every entry has the hash of the entry before it, and an anchor, stored elsewhere, marks the end of \
+the log. So verify finds entries that were changed, removed, inserted, moved or cut off. Anyone who \
 can write both the log and the anchor can forge both.
 
 Damage is reported every time, until `bowline audit archive` archives the log and starts a new one.

@@ -27,7 +27,7 @@ pub(crate) use rewind::{RewindArguments, rewind};
 use selectors::{ResolvedSelection, SelectionPurpose, Selectors};
 
 const CHANGES_EXAMPLES: &str = "\
-Each line shows the number of the change, what happened to the file, its name, and the lines added
+Each line shows the number of the change, what happened to the file, its name, and the lines added \
 and removed. It can end with one of these notes:
   observed               found on disk after a turn or a command; you, another program or another
                          agent may have made it meanwhile
@@ -70,9 +70,9 @@ pub(crate) struct ChangesArguments {
 }
 
 const DIFF_EXAMPLES: &str = "\
-The patch shows the changes to each file that are still in effect. `git apply -R` removes them from
-the files, as undo does; `git apply` adds them to a tree that does not have them. File names are
-relative to the workspace. Binary files are only reported as different. If no change is in effect,
+The patch shows the changes to each file that are still in effect. `git apply -R` removes them from \
+the files, as undo does; `git apply` adds them to a tree that does not have them. File names are \
+relative to the workspace. Binary files are only reported as different. If no change is in effect, \
 nothing is printed to stdout.
 
 Exit status: 0 success, even if there is nothing to show; 2 wrong usage; 4 no such session.
@@ -103,25 +103,25 @@ pub(crate) struct DiffArguments {
 }
 
 const UNDO_EXAMPLES: &str = "\
-Without a selection, undo reverts the newest change that is not undone, with the rest of its turn,
+Without a selection, undo reverts the newest change that is not undone, with the rest of its turn, \
 or of its tool call if there are no turns, as with MCP clients. It does not ask for confirmation.
 
-Your own later edits stay: if a file was edited since, the undo is merged with the edits. If you
-changed the same lines, the file is in conflict and nothing at all is undone, unless --keep-going
-processes the other files or --conflicts says what to do: `show` prints both sides, `markers` writes
-them to the file as git does, and `force` restores the earlier lines. `bowline redo` reverts either.
-Unsaved text in an editor is not seen: undo changes the file on disk, and the editor shows that as
+Your own later edits stay: if a file was edited since, the undo is merged with the edits. If you \
+changed the same lines, the file is in conflict and nothing at all is undone, unless --keep-going \
+processes the other files or --conflicts says what to do: `show` prints both sides, `markers` writes \
+them to the file as git does, and `force` restores the earlier lines. `bowline redo` reverts either. \
+Unsaved text in an editor is not seen: undo changes the file on disk, and the editor shows that as \
 an external change.
 
-Changes made by a command are found by scanning the disk after it. Files that you or another program
-saved while it ran are found and undone too: --dry-run names them, and --written-only leaves them
-alone. Files that changed during a turn without a command or tool call to explain it may be your own
-work, or that of an agent that writes directly to disk. They are named and stay, unless you add
+Changes made by a command are found by scanning the disk after it. Files that you or another program \
+saved while it ran are found and undone too: --dry-run names them, and --written-only leaves them \
+alone. Files that changed during a turn without a command or tool call to explain it may be your own \
+work, or that of an agent that writes directly to disk. They are named and stay, unless you add \
 --found. `bowline changes` marks all of these as `observed`.
 
-Changes that cannot be undone are named and stay: files that were too large or too many to copy
-before a command, and `pruned` changes. Directories that the undo empties are removed if they are as
-recent as the undone changes; links and other empty directories of that time are named and stay. If
+Changes that cannot be undone are named and stay: files that were too large or too many to copy \
+before a command, and `pruned` changes. Directories that the undo empties are removed if they are as \
+recent as the undone changes; links and other empty directories of that time are named and stay. If \
 Bowline was killed before a command ended, the changes by that command are unknown.
 
 Exit status: 0 everything was undone, 1 nothing or only a part was undone, 4 no such session.
@@ -151,7 +151,7 @@ pub(crate) struct UndoArguments {
 }
 
 const REDO_EXAMPLES: &str = "\
-Without a selection, the last undo is redone. An undo can only be redone as a whole: select the same
+Without a selection, the last undo is redone. An undo can only be redone as a whole: select the same \
 changes as for the undo, or more.
 
 Exit status: 0 everything was redone, 1 nothing or only a part was redone, 4 no such session.

@@ -20,7 +20,7 @@ const TOKEN_VARIABLE: &str = "BOWLINE_TOKEN";
 const MAX_TOKEN_BYTES: usize = 16 << 10;
 
 const EXAMPLES: &str = "\
-The agent works on the server, and the editor keeps its files, terminals and questions. If the
+The agent works on the server, and the editor keeps its files, terminals and questions. If the \
 connection is interrupted, it is made again; what cannot be continued is answered with an error.
 
 Examples:

@@ -50,8 +50,8 @@ pub(crate) struct DoctorArguments {
 const AFTER_HELP: &str = "\
 Doctor also looks for editors and agents on this machine, and suggests next steps.
 
-Lines begin with ✓ if all is well, with ! if something useful is missing, and with ✗ if something is
-broken. The agent after -- is started as by `bowline run --agent`, under a supervisor that stops all
+Lines begin with ✓ if all is well, with ! if something useful is missing, and with ✗ if something is \
+broken. The agent after -- is started as by `bowline run --agent`, under a supervisor that stops all \
 its processes.
 
 Exit status: 0 nothing is broken, 1 something is broken, 2 wrong usage, 130 interrupted.

@@ -41,7 +41,7 @@ use client_registry::ClientRegistry;
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(10);
 
 const EXAMPLES: &str = "\
-This program has no user to ask, so operations that no rule allows are denied; the reply names the
+This program has no user to ask, so operations that no rule allows are denied; the reply names the \
 option or rule that would allow them. If the client supports elicitation, its user is asked instead.
 
 Examples:

@@ -47,7 +47,7 @@ Examples:
   bowline policy allow execute \"cargo test\"";
 
 const SHOW_EXAMPLES: &str = "\
-If several rules match, the strictest decides: deny before ask before allow. If none matches, the
+If several rules match, the strictest decides: deny before ask before allow. If none matches, the \
 preset decides:
   ask           allow reads, ask about everything else
   accept-edits  allow reads and writes, ask about everything else
@@ -55,7 +55,7 @@ preset decides:
   full          allow everything, but ask about secrets and variables that run code unless a rule
                 names them
   deny          deny everything
-A session's mode and the options of `bowline run` can be stricter for that session. --approve
+A session's mode and the options of `bowline run` can be stricter for that session. --approve \
 replaces the preset, except read-only and deny: these apply to every session until you change them.
 
 Examples:
@@ -63,8 +63,8 @@ Examples:
   bowline policy show --json";
 
 const EXPLAIN_EXAMPLES: &str = "\
-Nothing is executed and no question is asked. A command given as one word is parsed as a shell
-command line; several words are a program and its arguments, as agents send them. Put -- before a
+Nothing is executed and no question is asked. A command given as one word is parsed as a shell \
+command line; several words are a program and its arguments, as agents send them. Put -- before a \
 command that has options.
 
 Examples:
@@ -76,7 +76,7 @@ Examples:
   bowline policy explain fetch https://example.org/";
 
 const RULE_EXAMPLES: &str = "\
-The rule is added to your own file, for this workspace or for all. Agents cannot write that file,
+The rule is added to your own file, for this workspace or for all. Agents cannot write that file, \
 and rules are never read from files in a workspace.
 
 KIND is read, write, delete, execute or fetch, or several separated by commas. PATTERN is
@@ -85,7 +85,7 @@ KIND is read, write, delete, execute or fetch, or several separated by commas. P
   for execute               the first words of a command: \"cargo test\"; with --exact, the whole
                             command
   for fetch                 a host: example.org, *.example.org, or * for all
-A rule for a command does not cover variables that the agent sets to make programs run other code.
+A rule for a command does not cover variables that the agent sets to make programs run other code. \
 A rule with --env covers such a variable, for any command.
 
 Examples:

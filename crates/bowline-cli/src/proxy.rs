@@ -58,34 +58,34 @@ const MAX_PENDING_UPDATES: usize = 64;
 const MAX_TRACED_LINE: usize = 64 << 20;
 
 const EXAMPLES: &str = "\
-Configure the editor to start this program instead of the agent, with the agent's command after
-`--`. All messages pass unchanged and in order, whatever their length, including cancellations,
-extensions and unknown methods. So does the agent's stderr. The exception is known agent bugs, which
-are worked around and noted on stderr: gemini reads a file before creating it and gives up on the
+Configure the editor to start this program instead of the agent, with the agent's command after \
+`--`. All messages pass unchanged and in order, whatever their length, including cancellations, \
+extensions and unknown methods. So does the agent's stderr. The exception is known agent bugs, which \
+are worked around and noted on stderr: gemini reads a file before creating it and gives up on the \
 editor's error, so a missing file reads as empty. BOWLINE_NO_QUIRKS=1 turns these workarounds off.
 
-Each session gains an MCP server named `bowline`. Its tools read, write, edit, list and search files
-and run commands through the editor. So an agent without editor support sees unsaved text, and you
-review its work in the editor, which asks before a file is changed or a command is run. Tools that
-move and delete files or write several at once need the editor's file extension `_bowline/fs/…`;
-without it they use the disk under your rules, and refuse files with unsaved text. Only tools
-that the editor supports are offered, or all of them with --host; with no tools, no server is added.
-The server's resources are the session's changes and the diagnostics that the editor shares with
+Each session gains an MCP server named `bowline`. Its tools read, write, edit, list and search files \
+and run commands through the editor. So an agent without editor support sees unsaved text, and you \
+review its work in the editor, which asks before a file is changed or a command is run. Tools that \
+move and delete files or write several at once need the editor's file extension `_bowline/fs/…`; \
+without it they use the disk under your rules, and refuse files with unsaved text. Only tools \
+that the editor supports are offered, or all of them with --host; with no tools, no server is added. \
+The server's resources are the session's changes and the diagnostics that the editor shares with \
 `_bowline/diagnostics`.
 
-Some agents (claude-agent-acp, codex-acp, fast-agent) also ask for permission before they call such
-a tool. If such a request clearly names the tool, it is answered with \"allow once\", and you see only
-the tool's own question, with the diff; --trace marks these answers. Unless its mode is
-workspace-write, codex-acp first has a model review such calls. Set that mode in the editor, with
+Some agents (claude-agent-acp, codex-acp, fast-agent) also ask for permission before they call such \
+a tool. If such a request clearly names the tool, it is answered with \"allow once\", and you see only \
+the tool's own question, with the diff; --trace marks these answers. Unless its mode is \
+workspace-write, codex-acp first has a model review such calls. Set that mode in the editor, with \
 INITIAL_AGENT_MODE=workspace-write, or with `bowline run --mode workspace-write`.
 
-When a tool call begins and ends, the proxy looks for changes that the agent made directly on disk.
-The editor shows them as diffs on the call; `bowline changes` and `bowline undo` include them. For a
-write through the editor, the journal starts from your unsaved text. If the agent never read that
+When a tool call begins and ends, the proxy looks for changes that the agent made directly on disk. \
+The editor shows them as diffs on the call; `bowline changes` and `bowline undo` include them. For a \
+write through the editor, the journal starts from your unsaved text. If the agent never read that \
 text, the two are merged; if both changed the same lines, nothing is written.
 
-When the agent exits, all open requests of the editor get an error that says so. When the editor
-disconnects or a signal arrives, the agent's input is closed. After five seconds the agent is killed
+When the agent exits, all open requests of the editor get an error that says so. When the editor \
+disconnects or a signal arrives, the agent's input is closed. After five seconds the agent is killed \
 with all the processes it started. None of them is left over, however this program ends.
 
 Examples:
@@ -100,7 +100,7 @@ The configuration for Zed:
   { \"agent_servers\": { \"OpenCode\": {
       \"command\": \"bowline\", \"args\": [\"proxy\", \"--\", \"opencode\", \"acp\"] } } }
 
-Exit status: 0 the editor disconnected or the agent exited normally, 1 the agent failed, 2 wrong
+Exit status: 0 the editor disconnected or the agent exited normally, 1 the agent failed, 2 wrong \
 usage or the agent cannot be started, 128 plus the signal number after a signal.";
 
 /// What stands between, and before whom.

@@ -79,12 +79,12 @@ pub(crate) struct RunArguments {
 }
 
 const HELP: &str = "\
-The agent's output goes to stdout in the chosen --format. Questions, notices and errors go to
+The agent's output goes to stdout in the chosen --format. Questions, notices and errors go to \
 stderr.
 
-Your rules (`bowline policy`) and --approve decide what the agent may do. --approve replaces your
-preset unless that is read-only or deny. For everything else you are asked, if stdin and stderr are
-a terminal. Otherwise it is denied, and a message at the end names the option that would allow it.
+Your rules (`bowline policy`) and --approve decide what the agent may do. --approve replaces your \
+preset unless that is read-only or deny. For everything else you are asked, if stdin and stderr are \
+a terminal. Otherwise it is denied, and a message at the end names the option that would allow it. \
 `bowline undo` reverts the changes.
 
 Ctrl-C cancels the turn; a second Ctrl-C stops everything at once.

@@ -34,19 +34,19 @@ pub(crate) use store::{OpenedStore, open_directory};
 pub(crate) const MAX_CONNECTIONS: usize = 4096;
 
 const EXAMPLES: &str = "\
-Clients connect to /acp with the transport of the Agent Client Protocol: HTTP with event streams, or
-WebSocket. Sessions outlive connections: a turn goes on while its client is away, and a client that
-returns gets what it missed. Several clients can use one session; the first answer to a question
+Clients connect to /acp with the transport of the Agent Client Protocol: HTTP with event streams, or \
+WebSocket. Sessions outlive connections: a turn goes on while its client is away, and a client that \
+returns gets what it missed. Several clients can use one session; the first answer to a question \
 counts. `bowline connect URL` makes such a session usable in today's editors.
 
-Each client needs a token. Its sessions belong to the token's name; role `admin` uses all sessions,
-`observer` sees all and changes none. Beyond this machine, the server needs TLS, or a proxy in front
+Each client needs a token. Its sessions belong to the token's name; role `admin` uses all sessions, \
+`observer` sees all and changes none. Beyond this machine, the server needs TLS, or a proxy in front \
 that adds it (--behind-proxy).
 
-Sessions work only below --root. If a client offers its own files and terminals, the agent uses them;
+Sessions work only below --root. If a client offers its own files and terminals, the agent uses them; \
 otherwise those of the server, with your rules, a journal and undo.
 
-Several servers can share sessions in a PostgreSQL database (--store), and take over those of a server
+Several servers can share sessions in a PostgreSQL database (--store), and take over those of a server \
 that dies.
 
 The web page at / needs the same tokens.

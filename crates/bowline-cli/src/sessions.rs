@@ -63,7 +63,7 @@ Examples:
   bowline sessions export last --output session.md";
 
 const LIST_EXAMPLES: &str = "\
-The most recently used session comes first. The list has the sessions of Bowline's own agent,
+The most recently used session comes first. The list has the sessions of Bowline's own agent, \
 including those started by an editor. Other agents store their own sessions.
 
 Examples:
@@ -78,7 +78,7 @@ Examples:
   bowline sessions show 3f2a --full     with full diffs, outputs and thoughts";
 
 const EXPORT_EXAMPLES: &str = "\
-A replay file has the model's replies: `bowline agent --model replay:FILE` gives them again to the
+A replay file has the model's replies: `bowline agent --model replay:FILE` gives them again to the \
 same prompts, without the model.
 
 Examples:

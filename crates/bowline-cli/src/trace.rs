@@ -22,11 +22,11 @@ pub(crate) struct TraceArguments {
 }
 
 const SHOW_EXAMPLES: &str = "\
-Each line is one message: its time in seconds since the trace began; sender and receiver; method, id
-and session; its content; and for an answer, how long it took. Requests without an answer are listed
+Each line is one message: its time in seconds since the trace began; sender and receiver; method, id \
+and session; its content; and for an answer, how long it took. Requests without an answer are listed \
 at the end.
 
-FILE is a file written by --trace. It can also be a file of plain messages, one per line, such as
+FILE is a file written by --trace. It can also be a file of plain messages, one per line, such as \
 the output of `bowline run --format json`; the methods then determine the sender.
 
 Examples:
@@ -35,12 +35,12 @@ Examples:
   bowline trace show /tmp/wire.jsonl --html > wire.html      create a page that works offline";
 
 const REPLAY_EXAMPLES: &str = "\
-As an agent, replay sends the recorded agent's messages on stdout, each after the client on stdin
-has sent the messages that came before it. As a client, it starts COMMAND and sends it the recorded
+As an agent, replay sends the recorded agent's messages on stdout, each after the client on stdin \
+has sent the messages that came before it. As a client, it starts COMMAND and sends it the recorded \
 client's messages; without a command, it uses stdin and stdout.
 
-Requests are matched by method and session, then by content, then by order. The ids of requests,
-sessions and terminals and the working directory are replaced with those of the other side. Requests
+Requests are matched by method and session, then by content, then by order. The ids of requests, \
+sessions and terminals and the working directory are replaced with those of the other side. Requests \
 that are not in the recording are answered with an error.
 
 Exit status: 0 everything was replayed, 1 the other side deviated or the replay is incomplete.

@@ -35,11 +35,11 @@ const STORE_DIRECTORY: &str = "web";
 const PRINCIPAL: &str = "local";
 
 const EXAMPLES: &str = "\
-The page shows the sessions of this directory, their conversations, approvals, changes and the audit
-log. It works with any agent; without one, with Bowline's own. New sessions can also have the agents
+The page shows the sessions of this directory, their conversations, approvals, changes and the audit \
+log. It works with any agent; without one, with Bowline's own. New sessions can also have the agents \
 of your configuration. Sessions remain when the command ends and are there again the next time.
 
-The link can be used once, within a minute: press Enter for another one. Only this machine can reach
+The link can be used once, within a minute: press Enter for another one. Only this machine can reach \
 the page. To use it from elsewhere, see `bowline serve`, which offers the same page.
 
 Examples:

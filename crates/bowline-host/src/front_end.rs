@@ -21,8 +21,8 @@ pub trait FrontEnd: Approver {
     /// Shows an event.
     fn show(&self, event: HostEvent<'_>);
 
-    /// Shows the progress of a long operation, such as the number of files scanned.
-    fn show_progress(&self, activity: &str, done: u64) {
+    /// Shows the progress of a long operation, such as the number of files scanned; `None` when it has ended.
+    fn show_progress(&self, activity: &str, done: Option<u64>) {
         let _unused = (activity, done);
     }
 

@@ -154,6 +154,8 @@ pub struct HostOptions {
     pub client_info: Implementation,
     /// Whether to scan for changes on disk that did not pass through the host.
     pub observe: bool,
+    /// How long a command, or the turn of an agent that may change files unseen, waits for the initial scan.
+    pub initial_scan_timeout: Duration,
     /// Whether the agent can change files only through the host and its commands: Bowline's own agent, for example, or
     /// the client of our MCP server. Changes found on disk while no command runs are then the user's and belong to no
     /// turn. For other agents this is unknown: changes during their turns are attributed to the turn, as observed.
@@ -183,6 +185,7 @@ impl HostOptions {
             additional_roots: Vec::new(),
             client_info: Implementation::new("bowline", env!("CARGO_PKG_VERSION")),
             observe: true,
+            initial_scan_timeout: Duration::from_secs(30),
             writes_through_host_only: false,
             limits: ConnectionLimits::DEFAULT,
             recorder: None,

@@ -266,6 +266,9 @@ pub(crate) async fn scan_changes(
     scan_changes_with(shared, Box::new(move |_| origin.clone())).await
 }
 
+/// What the user is told of a scan that takes long.
+const SCAN_ACTIVITY: &str = "looking for changes on disk";
+
 /// Returns the origin of a change to a file.
 pub(crate) type OriginLookup = Box<dyn Fn(&str) -> ChangeOrigin + Send>;
 
@@ -280,10 +283,12 @@ pub(crate) async fn scan_changes_with(
     let host = shared.clone();
     let observed = run_blocking(move || {
         let mut progress = |files| {
-            host.front_end.show_progress("looking for changes on disk", files);
+            host.front_end.show_progress(SCAN_ACTIVITY, Some(files));
             ControlFlow::Continue(())
         };
-        let observed = host.workspace.observe_with_origins(&origin_of, &mut progress)?;
+        let observed = host.workspace.observe_with_origins(&origin_of, &mut progress);
+        host.front_end.show_progress(SCAN_ACTIVITY, None);
+        let observed = observed?;
         for id in &observed.changes {
             let change = host.workspace.change(*id)?;
             let mut entry = AuditEntry::new(now(), AuditAction::Observed);

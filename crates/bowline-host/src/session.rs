@@ -424,6 +424,10 @@ impl HostSession {
         }
         let answer = self.send_prompt(start, prompt).await?;
         let stop = answer.as_ref().ok().map(|answer| answer.stop_reason);
+        tokio::select! {
+            () = initial_scan::finish_turn(&session.host) => {}
+            () = session.wait_until_inactive(start) => {}
+        }
         guard.disarm();
         let observed = session.end_turn(turn, stop).await?;
         let answer = answer?;

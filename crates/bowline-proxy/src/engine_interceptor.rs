@@ -20,12 +20,13 @@ use bowline_history::attribution::{AttributionTracker, CallBoundary, SessionDire
 use bowline_protocol::diagnostics::DiagnosticsNotification;
 use bowline_protocol::file_extension::FileCapabilities;
 use bowline_protocol::quirks::{Quirk, QuirkMode};
-use bowline_protocol::relay::{self, Method, ProxySide, RelayEvent, RelayedSession, ToolCallMessage};
+use bowline_protocol::relay::{
+    self, Method, ProxySide, RelayEvent, RelayedSession, ToolCallMessage, parse_params,
+};
 use bowline_protocol::rpc_error::RpcError;
 use bowline_protocol::schema::v1::{ClientCapabilities, SessionId, SessionNotification, TerminalId};
 use bowline_wire::Caller;
 use bytes::Bytes;
-use serde::Deserialize;
 use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 use tokio::time::timeout;
 
@@ -525,24 +526,6 @@ impl Interceptor for EngineInterceptor {
         };
         decision.unwrap_or_else(|| self.next.intercept(InterceptedMessage { from, fact, id, line }))
     }
-}
-
-#[derive(Deserialize)]
-struct ParamsEnvelope<T> {
-    params: T,
-}
-
-#[derive(Deserialize)]
-struct ResultEnvelope<T> {
-    result: T,
-}
-
-fn parse_params<T: for<'a> Deserialize<'a>>(line: &[u8]) -> Option<T> {
-    serde_json::from_slice::<ParamsEnvelope<T>>(line).ok().map(|message| message.params)
-}
-
-fn parse_result<T: for<'a> Deserialize<'a>>(line: &[u8]) -> Option<T> {
-    serde_json::from_slice::<ResultEnvelope<T>>(line).ok().map(|message| message.result)
 }
 
 /// Returns the error for a request that the rules cannot judge.

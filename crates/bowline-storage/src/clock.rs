@@ -9,8 +9,13 @@ use rustix::time::{ClockId, clock_gettime};
 /// Returns the current time of the system clock.
 #[must_use]
 pub fn now() -> Timestamp {
-    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    Timestamp(i64::try_from(since.as_millis()).unwrap_or(i64::MAX))
+    Timestamp(i64::try_from(since_epoch().as_millis()).unwrap_or(i64::MAX))
+}
+
+/// Returns the current time of the system clock as the time since 1970.
+#[must_use]
+pub fn since_epoch() -> Duration {
+    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default()
 }
 
 /// Returns the time since the start of the machine. Unlike `Instant`, it goes on while the machine is suspended.

@@ -240,7 +240,8 @@ impl FrontEnd for Inbox {
         }
     }
 
-    fn show_progress(&self, operation: &str, done: u64) {
+    fn show_progress(&self, operation: &str, done: Option<u64>) {
+        let Some(done) = done else { return };
         self.lock_state().progress = Some((operation.to_owned(), done));
         self.0.notify.notify_one();
     }

@@ -69,7 +69,7 @@ Keys: Enter sends, Esc cancels, F1 shows all other keys, Ctrl-C twice quits.
 
 Environment: NO_COLOR turns colours off; TERM must name a terminal with a movable cursor.
 
-Exit status: 0 you quit, 1 the agent could not start, 2 wrong usage or no terminal,
+Exit status: 0 you quit, 1 the agent could not start, 2 wrong usage or no terminal, \
 4 no such session, 130 ended by a signal.")]
 pub struct ChatArguments {
     #[command(flatten)]

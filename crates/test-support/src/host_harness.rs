@@ -336,8 +336,8 @@ impl FrontEnd for TestUser {
         self.changed.notify_waiters();
     }
 
-    fn show_progress(&self, _: &str, _: u64) {
-        if let Some(callback) = &mut *lock(&self.on_progress) {
+    fn show_progress(&self, _: &str, done: Option<u64>) {
+        if let (Some(_), Some(callback)) = (done, &mut *lock(&self.on_progress)) {
             callback();
         }
     }

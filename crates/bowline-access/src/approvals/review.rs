@@ -57,8 +57,8 @@ impl Approvals {
 
     /// Returns the unreviewed files that a request may execute, with the number of their last change.
     pub(super) fn unreviewed_files(&self, request: &ApprovalRequest, policy: &Policy) -> Vec<(String, u64)> {
-        let context = policy_context(&request.holder);
-        let operations = request.items.iter().map(|item| &item.operation);
+        let context = policy_context(&request.question.holder);
+        let operations = request.question.items.iter().map(|item| &item.operation);
         let files: Vec<String> =
             operations.flat_map(|operation| policy.unreviewed_executions(operation, &context)).collect();
         let state = self.state();

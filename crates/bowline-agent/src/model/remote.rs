@@ -23,7 +23,9 @@ use super::endpoint::{Endpoint, EndpointError};
 use super::http_clients::{self, HttpClients};
 use super::provider::Provider;
 use super::reply_sender::{ReplySender, reply_from_fn};
-use super::{Model, ModelError, ModelInfo, ModelRequest, ReplyEvent, ReplyStream, context_window};
+use super::{
+    Model, ModelError, ModelInfo, ModelRequest, ReplyEvent, ReplyStream, context_window, tools_as_text,
+};
 use crate::model::keys::{ApiKey, KeySource};
 
 /// A model served by a provider.
@@ -67,7 +69,7 @@ impl RemoteModel {
         let deadline = Instant::now() + overall;
         let mut number = 1;
         loop {
-            let mut reader = ReplyReader::new(self.endpoint.provider, &request, &mut sender);
+            let mut reader = ReplyReader::new(self.endpoint.provider, self.info(), &request, &mut sender);
             let attempt = tokio::time::timeout_at(deadline, self.send_once(&request, &mut reader)).await;
             let is_reply_shown = reader.has_output;
             let failure = match attempt {
@@ -110,6 +112,7 @@ impl RemoteModel {
     /// Returns the request in the provider's wire format.
     fn build_request(&self, request: &ModelRequest) -> RequestBuilder {
         let (name, info) = (self.provider_name.as_str(), self.info());
+        let request = &*tools_as_text::request_for_model(info, request);
         let (path, body) = match self.endpoint.provider {
             Provider::Anthropic => ("messages".to_owned(), anthropic::request_body(name, info, request)),
             Provider::Gemini => {

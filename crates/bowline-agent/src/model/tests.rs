@@ -20,7 +20,6 @@ pub(super) fn request(messages: Vec<ConversationMessage>, tools: &[&str]) -> Mod
         tools: tools.iter().map(tool).collect(),
         thinking: ThinkingLevel::Default,
         max_output: None,
-        tools_as_text: false,
     }
 }
 

@@ -1,6 +1,8 @@
 //! Calls and results as text, for models that get tools as text or write calls as text: the only place that knows how.
 
+use std::borrow::Cow;
 use std::collections::HashSet;
+use std::sync::Arc;
 
 use bowline_conversation::conversation::{
     ConversationMessage, MessagePart, MessageRole, ToolUse, ToolUseInput,
@@ -10,8 +12,8 @@ use bowline_conversation::tool_call_assembler::unique_call_id;
 use bowline_conversation::turn::EMPTY_REPLY_PROMPT;
 use serde_json::{Value, json};
 
-use super::ModelRequest;
 use super::provider::Provider;
+use super::{ModelInfo, ModelRequest};
 
 /// Hints after results: without one, small models continue with unrelated text. The result of a read may be the answer;
 /// a change may be one of several.
@@ -25,8 +27,18 @@ pub(crate) fn format_call(tool: &str, input: &Value) -> String {
     format!("```json\n{}\n```", json!({ "name": tool, "arguments": input }))
 }
 
+/// Returns the request as the model gets it: for a small one, without declared tools, and with calls and results as
+/// text.
+pub(super) fn request_for_model<'a>(info: &ModelInfo, request: &'a ModelRequest) -> Cow<'a, ModelRequest> {
+    if !info.is_small() {
+        return Cow::Borrowed(request);
+    }
+    let messages = conversation_as_text(&request.messages).into();
+    Cow::Owned(ModelRequest { messages, tools: Arc::default(), ..request.clone() })
+}
+
 /// Returns a conversation with calls and results as text, and consecutive messages of a role merged.
-pub(super) fn conversation_as_text(messages: &[ConversationMessage]) -> Vec<ConversationMessage> {
+fn conversation_as_text(messages: &[ConversationMessage]) -> Vec<ConversationMessage> {
     let mut merged: Vec<ConversationMessage> = Vec::new();
     for message in messages.iter().map(message_as_text) {
         match merged.last_mut() {
@@ -93,14 +105,15 @@ pub(super) struct TextToolCalls {
 
 impl TextToolCalls {
     /// Prepares for the reply to a request.
-    pub(super) fn new(provider: Provider, request: &ModelRequest) -> Self {
+    pub(super) fn new(provider: Provider, info: &ModelInfo, request: &ModelRequest) -> Self {
+        let is_instructed = info.is_small();
         let may_write_calls = provider.may_write_calls_as_text() && !request.tools.is_empty();
         let extractor = may_write_calls.then(|| {
             let names = request.tools.iter().map(|tool| tool.name.clone()).collect();
             let extractor = ToolCallExtractor::new(names).with_prompt_texts(recent_texts(&request.messages));
-            if request.tools_as_text { extractor.with_text_instructions() } else { extractor }
+            if is_instructed { extractor.with_text_instructions() } else { extractor }
         });
-        Self { extractor, is_instructed: request.tools_as_text }
+        Self { extractor, is_instructed }
     }
 
     /// Takes the next text of the reply, and returns the text that can be shown.

@@ -139,7 +139,6 @@ fn build_summary_request(model: &ModelInfo, plan: &SummaryPlan, focus: Option<&s
         tools: Arc::from([]),
         thinking: ThinkingLevel::Default,
         max_output: Some(output.max(512)),
-        tools_as_text: false,
     }
 }
 

@@ -4,10 +4,10 @@ use std::fs::{File, OpenOptions};
 use std::io::Write as _;
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context as _, Result};
 use bowline_agent::agent_options::LogSink;
+use bowline_storage::clock::since_epoch;
 use bowline_text::display;
 
 /// The maximum length of a line, in bytes.
@@ -29,7 +29,7 @@ pub(super) fn open_for_append(path: &Path) -> std::io::Result<File> {
 
 /// Appends a line. A log that cannot be written does not stop the agent.
 fn write_log_line(file: &Mutex<File>, line: &str) {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let since = since_epoch();
     let mut text = format!("{}.{:03} ", since.as_secs(), since.subsec_millis());
     text.push_str(&display::escape_line(line, MAX_LINE));
     text.push('\n');

@@ -18,7 +18,7 @@ use bowline_client::error::CliError;
 use bowline_storage::clock::now;
 
 pub(super) const EXAMPLES: &str = "\
-The log and its anchor are moved unchanged to a numbered directory beside the log. The first entry
+The log and its anchor are moved unchanged to a numbered directory beside the log. The first entry \
 of the new log names that directory. No agent may be running in this workspace.
 
 Exit status: 0 success, 1 failure or an agent is running, 2 wrong usage.

@@ -14,12 +14,12 @@ use bowline_client::common::workspace_location::{WorkspaceLocation, WorkspaceMar
 use bowline_client::error::CliError;
 
 const EXAMPLES: &str = "\
-If you save a file at the moment Bowline replaces it, both changes are merged. If they cannot be
-merged, your text is kept in the journal and you are told its number. Without a number, all such
+If you save a file at the moment Bowline replaces it, both changes are merged. If they cannot be \
+merged, your text is kept in the journal and you are told its number. Without a number, all such \
 texts are listed.
 
-Restoring a text undoes the change with its number. If the file has not changed since, it gets your
-text; if it has, the two are merged. If they cannot be merged, the restore is refused, and --print
+Restoring a text undoes the change with its number. If the file has not changed since, it gets your \
+text; if it has, the two are merged. If they cannot be merged, the restore is refused, and --print \
 shows the text. The earlier content of the file stays in the journal: `bowline redo` restores it.
 
 Exit status: 0 success, 1 no such text or it cannot be restored, 2 wrong usage.

@@ -26,9 +26,9 @@ use bowline_storage::clock::now;
 const MAX_LISTED: usize = 20;
 
 const EXAMPLES: &str = "\
-Without a number, rewind lists the turns that changed files and are not undone, newest first. With a
-number, it undoes that turn and every later change by agents, as one undo. Your own edits stay, and
-`bowline redo` reverts the rewind. The agent's conversation does not change: the agent does not know
+Without a number, rewind lists the turns that changed files and are not undone, newest first. With a \
+number, it undoes that turn and every later change by agents, as one undo. Your own edits stay, and \
+`bowline redo` reverts the rewind. The agent's conversation does not change: the agent does not know \
 that the files were reverted.
 
 Exit status: 0 everything was undone, 1 nothing or only a part was undone, 2 wrong usage.

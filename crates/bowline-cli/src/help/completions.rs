@@ -17,7 +17,7 @@ use crate::Cli;
 const REQUEST_VARIABLE: &str = "BOWLINE_COMPLETE";
 
 const EXAMPLES: &str = "\
-The script calls `bowline`, which has to be in PATH. It completes commands and options, and also
+The script calls `bowline`, which has to be in PATH. It completes commands and options, and also \
 the sessions, changes, rules and agents of the current directory.
 
 Examples:

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::SystemTime;
 
 use bowline_host::{BoxFuture, Host, LocalSession};
 use bowline_mcp::server::{ClientPeer, ResourceProvider, WorkspaceBackend, WorkspaceResources};
+use bowline_storage::clock::since_epoch;
 
 use super::client_registry::ClientRegistry;
 
@@ -38,9 +38,8 @@ impl HostSessionBackend {
 /// Returns a unique name for a session that includes its time.
 fn new_session_name() -> String {
     static COUNT: AtomicU64 = AtomicU64::new(0);
-    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let count = COUNT.fetch_add(1, Ordering::Relaxed);
-    format!("mcp-{}-{}-{count}", since.as_secs(), std::process::id())
+    format!("mcp-{}-{}-{count}", since_epoch().as_secs(), std::process::id())
 }
 
 impl WorkspaceBackend for HostSessionBackend {

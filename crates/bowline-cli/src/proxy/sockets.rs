@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use bowline_storage::{FileLock, LockMode};
+use bowline_storage::{FileLock, LockMode, lock_with_timeout};
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, openat, unlinkat};
 
 /// The prefix of directory names.
@@ -124,7 +124,7 @@ fn remove_stale_dir(path: &Path) -> io::Result<()> {
         Err(rustix::io::Errno::NOENT) => return fs::remove_dir(path),
         Err(error) => return Err(error.into()),
     };
-    if !owner.metadata()?.is_file() || owner.try_lock().is_err() {
+    if !owner.metadata()?.is_file() || !lock_with_timeout(&owner, LockMode::Exclusive, Duration::ZERO)? {
         return Ok(());
     }
     for entry in rustix::fs::Dir::read_from(&directory)? {

@@ -396,6 +396,14 @@ impl FrontEnd for RunFrontEnd {
         }
     }
 
+    fn show_progress(&self, activity: &str, done: Option<u64>) {
+        let state = self.state();
+        // The line must overwrite neither a question nor a message that the agent has begun on the same screen.
+        let is_line_open = self.is_terminal && (state.printer.is_line_open() || !state.is_at_line_start);
+        let done = done.filter(|_| state.open_questions == 0 && !is_line_open);
+        self.output.show_progress(done.map(|done| format!("{activity}: {done}")));
+    }
+
     fn elicit<'a>(
         &'a self,
         agent: Option<&'a str>,

@@ -2,7 +2,7 @@
 //! delays neither signals nor time limits.
 
 use std::collections::VecDeque;
-use std::io::{self, Write as _};
+use std::io::{self, IsTerminal as _, Write as _};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use bowline_wire::{Direction, WireRecorder};
@@ -12,6 +12,9 @@ use tokio::sync::{oneshot, watch};
 /// The maximum number of bytes queued for a reader. The queue must never block signals and time limits, so exceeding it
 /// closes stdout and ends the run.
 const MAX_QUEUED: usize = 64 << 20;
+
+/// Erases a line of the terminal.
+const ERASE_LINE: &str = "\r\x1b[K";
 
 /// Why stdout is closed.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -58,8 +61,23 @@ struct QueuedOutput {
     // Invariant: the number of queued bytes; exceeds `MAX_QUEUED` by at most one piece of stdout and the bytes for
     // stderr.
     bytes: usize,
+    // Whether the terminal's current line shows progress.
+    has_progress_line: bool,
     // No more output will come.
     is_closed: bool,
+}
+
+impl QueuedOutput {
+    fn add(&mut self, stream: OutputStream, bytes: Vec<u8>) {
+        self.bytes += bytes.len();
+        self.waiting.push_back((stream, bytes));
+    }
+
+    fn erase_progress(&mut self) {
+        if std::mem::take(&mut self.has_progress_line) {
+            self.add(OutputStream::Stderr, ERASE_LINE.into());
+        }
+    }
 }
 
 impl RunOutput {
@@ -90,6 +108,20 @@ impl RunOutput {
         self.queue.push(OutputStream::Stderr, text.into());
     }
 
+    /// Shows progress on one line of the terminal, which the next output overwrites; without a terminal, nothing.
+    pub(super) fn show_progress(&self, line: Option<String>) {
+        if io::stderr().is_terminal() {
+            let mut pieces = self.queue.lock_pieces();
+            pieces.erase_progress();
+            if let Some(line) = line {
+                pieces.add(OutputStream::Stderr, line.into_bytes());
+                pieces.has_progress_line = true;
+            }
+            drop(pieces);
+            self.queue.changed.notify_all();
+        }
+    }
+
     /// Waits until stdout is closed.
     pub(super) async fn stdout_closed(&self) {
         // `self` holds the sender, so this cannot fail.
@@ -115,8 +147,7 @@ impl RunOutput {
 impl OutputThread {
     /// Waits until everything is written. Later output is dropped.
     pub(super) async fn finish(self) {
-        self.queue.lock_pieces().is_closed = true;
-        self.queue.changed.notify_all();
+        self.queue.close();
         self.finished.await.ok();
     }
 }
@@ -137,8 +168,16 @@ impl StdioQueue {
             drop(pieces);
             return self.close_stdout(StdoutError::ReaderTooSlow);
         }
-        pieces.bytes += bytes.len();
-        pieces.waiting.push_back((stream, bytes));
+        pieces.erase_progress();
+        pieces.add(stream, bytes);
+        drop(pieces);
+        self.changed.notify_all();
+    }
+
+    fn close(&self) {
+        let mut pieces = self.lock_pieces();
+        pieces.erase_progress();
+        pieces.is_closed = true;
         drop(pieces);
         self.changed.notify_all();
     }

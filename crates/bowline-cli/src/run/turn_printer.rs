@@ -160,9 +160,14 @@ impl TurnPrinter {
         output
     }
 
+    /// Returns whether the agent has begun a line.
+    pub(super) fn is_line_open(&self) -> bool {
+        matches!(self.line_state, LineState::Message(_, true))
+    }
+
     /// Ends an open line, because other output goes to the same screen.
     pub(super) fn break_line(&mut self) -> String {
-        let is_line_open = matches!(self.line_state, LineState::Message(_, true));
+        let is_line_open = self.is_line_open();
         if self.line_state != LineState::Start {
             self.line_state = LineState::Line;
         }

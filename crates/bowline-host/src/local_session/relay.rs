@@ -113,6 +113,7 @@ impl LocalSession {
     ) -> Result<Vec<AttributedChange>, HostError> {
         let session = &self.inner.session;
         let Some(turn) = session.holder(session.turn_status()).turn else { return Ok(Vec::new()) };
+        initial_scan::finish_turn(&session.host).await;
         let found = self.scan_changes(call_of).await;
         let ended = session.end_turn(turn, stop).await;
         *self.inner.active_turn.lock().unwrap_or_else(PoisonError::into_inner) = None;
@@ -179,7 +180,7 @@ impl LocalSession {
                 let (operation, request) = *prepared;
                 let mut pending =
                     self.inner.pending_permissions.lock().unwrap_or_else(PoisonError::into_inner);
-                pending.0.retain(|entry| entry.request.call != request.call);
+                pending.0.retain(|entry| entry.request.question.call != request.question.call);
                 if pending.0.len() >= MAX_PENDING_PERMISSIONS {
                     pending.0.pop_front();
                 }
@@ -217,7 +218,11 @@ impl LocalSession {
             operation.entry_mut().reason = unanswered;
             operation.record(if is_approved { AuditDecision::Allowed } else { AuditDecision::Denied })?;
             if is_approved && operation.check_active().is_ok() {
-                approvals.grant(&request.holder, request.call.as_deref(), request.resolved_operations);
+                approvals.grant(
+                    &request.question.holder,
+                    request.question.call.as_deref(),
+                    request.resolved_operations,
+                );
             }
             Ok(())
         })
@@ -235,7 +240,7 @@ impl LocalSession {
         else {
             return Ok(());
         };
-        let title = display::escape_line(&request.title, 200);
+        let title = display::escape_line(&request.question.title, 200);
         let text = format!("allowed {title}, without asking: the tool asks by itself");
         self.inner.session.show(HostEvent::Notice { text: &text });
         run_blocking(move || {
@@ -248,7 +253,7 @@ impl LocalSession {
 
     fn take_pending_permission(&self, call: &ToolCallId) -> Option<PendingPermission> {
         let mut pending = self.inner.pending_permissions.lock().unwrap_or_else(PoisonError::into_inner);
-        let at = pending.0.iter().position(|entry| entry.request.call.as_deref() == Some(&*call.0));
+        let at = pending.0.iter().position(|entry| entry.request.question.call.as_deref() == Some(&*call.0));
         at.and_then(|at| pending.0.remove(at))
     }
 

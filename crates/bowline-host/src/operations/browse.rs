@@ -3,13 +3,12 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use bowline_access::approvals::{ApprovalRequest, OperationApproval};
+use bowline_access::approvals::OperationApproval;
 use bowline_policy::audit::{AuditAction, AuditDecision, AuditEntry, AuditSubject};
-use bowline_policy::grants::{GrantHolder, ResolvedOperation};
+use bowline_policy::grants::GrantHolder;
 use bowline_policy::operation::OperationKind;
 use bowline_policy::paths::Access;
 use bowline_policy::policy::Effect;
-use bowline_policy::question::{QuestionItem, QuestionTrigger};
 use bowline_protocol::file_extension::FileError;
 use bowline_protocol::rpc_error::RpcError;
 use bowline_text::display::quote;
@@ -19,7 +18,7 @@ use bowline_workspace::roots::{AdmitError, AdmittedPath};
 use bowline_workspace::search::{SearchQuery, SearchResult};
 use bowline_workspace::workspace as engine;
 
-use super::files::{is_same_file, path_subject};
+use super::files::{is_same_file, path_subject, read_request};
 use super::{AuditedOperation, OperationContext, authorize_operation, run_blocking};
 use crate::session::SessionInner;
 
@@ -138,20 +137,7 @@ pub(super) async fn run_as_read<T: Send + 'static, E: OperationFailure>(
         }
     });
     let (mut audited, admitted) = admitted.await.map_err(RpcError::from)??;
-    let request = ApprovalRequest {
-        holder: audited.holder(),
-        call: audited.entry_mut().call.clone(),
-        agent,
-        trigger: QuestionTrigger::UnrequestedOperation,
-        title,
-        items: vec![QuestionItem::new(admitted.operation(OperationKind::Read))],
-        warnings: Vec::new(),
-        agent_options: Vec::new(),
-        resolved_operations: vec![ResolvedOperation::Read {
-            path: admitted.canonical().to_owned(),
-            file: admitted.file_id(),
-        }],
-    };
+    let request = read_request(&mut audited, &admitted, title, agent);
     let approval = authorize_operation(&mut audited, &request, &cancel).await;
     let done = run_blocking(move || {
         let approval = approval.and_then(|approval| audited.check_active().map(|()| approval));

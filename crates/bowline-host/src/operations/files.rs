@@ -6,11 +6,12 @@ use bowline_access::approvals::{ApprovalRequest, OperationApproval};
 use bowline_history::changes::ChangeOrigin;
 use bowline_policy::audit::{AuditAction, AuditDecision, AuditSubject};
 use bowline_policy::claims::find_call_for_operation;
+use bowline_policy::danger::Danger;
 use bowline_policy::grants::ResolvedOperation;
 use bowline_policy::operation::{Operation, OperationKind, OperationTarget};
 use bowline_policy::paths::Access;
 use bowline_policy::policy::Effect;
-use bowline_policy::question::{QuestionItem, QuestionTrigger, TextChange};
+use bowline_policy::question::{Question, QuestionItem, TextChange};
 use bowline_protocol::quirks::Quirk;
 use bowline_protocol::rpc_error::RpcError;
 use bowline_protocol::schema::v1::{
@@ -31,9 +32,29 @@ use super::{AuditedOperation, OperationContext, PendingAuditEntry, authorize_ope
 use crate::front_end::HostEvent;
 use crate::session::SessionInner;
 
-/// The warning before a write to a file with these bits.
-pub(super) const WILL_DROP_PRIVILEGES: &str =
-    "the file has setuid or setgid, and runs as its owner or group: the write removes that";
+/// Returns the request to approve a read.
+pub(super) fn read_request(
+    audited: &mut AuditedOperation,
+    admitted: &AdmittedPath,
+    title: String,
+    agent: Option<String>,
+) -> ApprovalRequest {
+    let items = vec![QuestionItem::new(admitted.operation(OperationKind::Read))];
+    let call = audited.entry_mut().call.clone();
+    ApprovalRequest {
+        question: Question { call, agent, ..Question::new(audited.holder(), title, items) },
+        resolved_operations: vec![ResolvedOperation::Read {
+            path: admitted.canonical().to_owned(),
+            file: admitted.file_id(),
+        }],
+    }
+}
+
+/// Returns the warning before a write to a file with setuid or setgid.
+pub(super) fn privilege_danger(drops_privileges: bool) -> Option<Danger> {
+    let text = "the file has setuid or setgid, and runs as its owner or group: the write removes that";
+    drops_privileges.then(|| Danger::serious(text))
+}
 
 /// How often a write is shown again because it differs by now from the one approved.
 const MAX_ATTEMPTS: usize = 3;
@@ -141,20 +162,8 @@ pub(crate) async fn read_text(
         }
         RuledAttempt::NeedsApproval(pending) => *pending,
     };
-    let request = ApprovalRequest {
-        holder: audited.holder(),
-        call: audited.entry_mut().call.clone(),
-        agent,
-        trigger: QuestionTrigger::UnrequestedOperation,
-        title: format!("read {}", admitted.requested_path()),
-        items: vec![QuestionItem::new(admitted.operation(OperationKind::Read))],
-        warnings: Vec::new(),
-        agent_options: Vec::new(),
-        resolved_operations: vec![ResolvedOperation::Read {
-            path: admitted.canonical().to_owned(),
-            file: admitted.file_id(),
-        }],
-    };
+    let title = format!("read {}", admitted.requested_path());
+    let request = read_request(&mut audited, &admitted, title, agent);
     let approval = authorize_operation(&mut audited, &request, &cancel).await;
     let (read, submitted) = run_blocking(move || match approval {
         Ok(_) => {
@@ -310,17 +319,15 @@ async fn write_with_approval(
             Ok(preview) => preview,
             Err(error) => return run_blocking(move || Err(audited.record_failure(error.into()))).await?,
         };
-        let request = ApprovalRequest {
-            holder: audited.holder(),
+        let items = vec![write_item(&path, &preview)];
+        let question = Question {
             call: audited.entry_mut().call.clone(),
             agent: agent.clone(),
-            trigger: QuestionTrigger::UnrequestedOperation,
-            title: format!("write {path}"),
-            items: vec![write_item(&path, &preview)],
-            warnings: preview.drops_privileges.then(|| WILL_DROP_PRIVILEGES.to_owned()).into_iter().collect(),
-            agent_options: Vec::new(),
-            resolved_operations: vec![resolve_write(&preview, &content)],
+            dangers: privilege_danger(preview.drops_privileges).into_iter().collect(),
+            ..Question::new(audited.holder(), format!("write {path}"), items)
         };
+        let resolved_operations = vec![resolve_write(&preview, &content)];
+        let request = ApprovalRequest { question, resolved_operations };
         let approval = authorize_operation(&mut audited, &request, cancel).await;
         let (owned_path, owned_content) = (path.clone(), content.clone());
         let (returned, outcome) = run_blocking(move || {

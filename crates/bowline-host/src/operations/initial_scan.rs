@@ -1,16 +1,16 @@
 //! The initial scan of a project: it records the existing files, so that later changes can be found and undone.
 //!
-//! It takes seconds in a large project, so it runs alongside the turn. Only actors that may change files unseen wait
-//! for it: a command, and an agent that does not write through the host alone.
+//! It takes seconds in a large project, so it runs alongside the turn. Only a command waits for it. An agent that does
+//! not write through the host alone waits for a small project's, and the end of its turn for any, so that its changes
+//! are recorded; the user is told which files it changed before they were scanned.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
 
 use bowline_text::display::quote;
 use bowline_workspace::error::FilesError;
-use bowline_workspace::observer::ObserverOptions;
+use bowline_workspace::observer::{ObserverOptions, PROGRESS_EVERY};
 use bowline_workspace::workspace::{ObserveStartReport, WatchMode};
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
@@ -19,8 +19,11 @@ use crate::error::HostError;
 use crate::front_end::HostEvent;
 use crate::host::HostInner;
 
-/// How long a command or an agent waits for the initial scan.
-const SCAN_TIMEOUT: Duration = Duration::from_secs(30);
+/// What the user is told of the scan while it runs.
+const ACTIVITY: &str = "looking at the project's files";
+
+/// The number of files from which a project is too large to scan before a turn.
+const MIN_LARGE_PROJECT: u64 = 2 * PROGRESS_EVERY;
 
 /// The maximum number of unrestorable files that a notice names.
 const MAX_NAMED_FILES: usize = 5;
@@ -30,7 +33,10 @@ const MAX_NAMED_FILES: usize = 5;
 pub(crate) enum InitialScan {
     #[default]
     NotStarted,
-    Running,
+    Running {
+        /// Whether the project has at least `MIN_LARGE_PROJECT` files.
+        is_large: bool,
+    },
     Done,
     /// It can be started again.
     Failed(Arc<FilesError>),
@@ -42,7 +48,7 @@ pub(crate) fn start(shared: &Arc<HostInner>) {
         && shared.initial_scan.send_if_modified(|state| {
             let is_starting = matches!(state, InitialScan::NotStarted | InitialScan::Failed(_));
             if is_starting {
-                *state = InitialScan::Running;
+                *state = InitialScan::Running { is_large: false };
             }
             is_starting
         });
@@ -53,7 +59,13 @@ pub(crate) fn start(shared: &Arc<HostInner>) {
     let scan = spawn_blocking(move || {
         let mut progress = |files| match host.upgrade() {
             Some(shared) => {
-                shared.front_end.show_progress("looking at the project's files", files);
+                shared.initial_scan.send_if_modified(|state| match state {
+                    InitialScan::Running { is_large } if files >= MIN_LARGE_PROJECT => {
+                        !std::mem::replace(is_large, true)
+                    }
+                    _ => false,
+                });
+                shared.front_end.show_progress(ACTIVITY, Some(files));
                 ControlFlow::Continue(())
             }
             None => ControlFlow::Break(()),
@@ -64,6 +76,7 @@ pub(crate) fn start(shared: &Arc<HostInner>) {
     tokio::spawn(async move {
         let result = scan.await;
         let Some(shared) = host.upgrade() else { return };
+        shared.front_end.show_progress(ACTIVITY, None);
         let state = match result {
             Ok(Ok(started)) => {
                 report_started(&shared, &started);
@@ -82,20 +95,28 @@ pub(crate) fn start(shared: &Arc<HostInner>) {
 /// # Errors
 /// Fails if the journal cannot be used.
 pub(crate) async fn wait_until_done(shared: &Arc<HostInner>) -> Result<(), HostError> {
+    wait_while(shared, |state| matches!(state, InitialScan::Running { .. })).await
+}
+
+/// Waits for the initial scan in one of its states, starting it if necessary.
+async fn wait_while(
+    shared: &Arc<HostInner>,
+    mut is_waiting: impl FnMut(&InitialScan) -> bool,
+) -> Result<(), HostError> {
     start(shared);
     if !shared.options.observe {
         return Ok(());
     }
     let mut state = shared.initial_scan.subscribe();
-    let state = state.wait_for(|state| !matches!(state, InitialScan::Running)).await;
+    let state = state.wait_for(|state| !is_waiting(state)).await;
     match state.as_deref() {
         Ok(InitialScan::Failed(error)) => Err(HostError::InitialScan(error.clone())),
-        Ok(InitialScan::Done) => Ok(()),
+        Ok(InitialScan::Done | InitialScan::Running { .. }) => Ok(()),
         _ => Err(HostError::Internal("the first look at the project's files ended early".to_owned())),
     }
 }
 
-/// Starts the initial scan before a turn, and waits for it if the agent may change files unseen.
+/// Starts the initial scan before a turn, and waits for a small project's if the agent may change files unseen.
 ///
 /// # Errors
 /// Fails if the journal cannot be used.
@@ -104,8 +125,12 @@ pub(crate) async fn prepare_turn(shared: &Arc<HostInner>) -> Result<(), HostErro
         start(shared);
         return Ok(());
     }
-    match timeout(SCAN_TIMEOUT, wait_until_done(shared)).await {
-        Ok(done) => done,
+    let ready = wait_while(shared, |state| matches!(state, InitialScan::Running { is_large: false }));
+    match timeout(shared.options.initial_scan_timeout, ready).await {
+        Ok(ready) => {
+            shared.proceeded_without_scan.fetch_or(!is_done(shared), Ordering::Relaxed);
+            ready
+        }
         Err(_) => {
             report_proceeding(shared, "the agent");
             Ok(())
@@ -113,9 +138,17 @@ pub(crate) async fn prepare_turn(shared: &Arc<HostInner>) -> Result<(), HostErro
     }
 }
 
+/// Waits for the initial scan at the end of a turn if the agent may have changed files unseen: without it, they would
+/// not be found.
+pub(crate) async fn finish_turn(shared: &Arc<HostInner>) {
+    if !shared.options.writes_through_host_only {
+        wait_or_proceed(shared, "the agent").await;
+    }
+}
+
 /// Waits for the initial scan, with a timeout. Shows a notice if `actor` proceeds without it, or if it failed.
 pub(crate) async fn wait_or_proceed(shared: &Arc<HostInner>, actor: &str) {
-    match timeout(SCAN_TIMEOUT, wait_until_done(shared)).await {
+    match timeout(shared.options.initial_scan_timeout, wait_until_done(shared)).await {
         Ok(Ok(())) => {}
         Ok(Err(error)) => shared.front_end.show(HostEvent::Notice { text: &error.to_string() }),
         Err(_) => report_proceeding(shared, actor),
@@ -127,7 +160,7 @@ fn report_proceeding(shared: &HostInner, actor: &str) {
     let text = format!(
         "the first look at the project's files takes longer than {} s: what {actor} changes before it is over may not be found \
          or undone",
-        SCAN_TIMEOUT.as_secs()
+        shared.options.initial_scan_timeout.as_secs()
     );
     shared.front_end.show(HostEvent::Notice { text: &text });
 }

@@ -5,12 +5,13 @@ use std::sync::Arc;
 use bowline_access::approvals::{ApprovalRequest, OperationApproval};
 use bowline_policy::audit::{AuditAction, AuditDecision as Recorded, AuditSubject};
 use bowline_policy::claims::{TextReplacement, ToolCallClaim, extract_claims};
+use bowline_policy::danger::Danger;
 use bowline_policy::grants::ResolvedOperation;
 use bowline_policy::operation::{Operation, OperationKind, OperationTarget};
 use bowline_policy::paths::Access;
 use bowline_policy::policy::{Preset, canonical_invocation_in};
 use bowline_policy::question::{
-    AgentOption, AnswerChoice, QuestionItem, QuestionTrigger, TextChange, ToolCallDescription,
+    AgentOption, AnswerChoice, Question, QuestionItem, QuestionTrigger, TextChange, ToolCallDescription,
 };
 use bowline_protocol::accumulator::ToolCallView;
 use bowline_protocol::permission::{ChoiceLifetime, PermissionDecision, choose_outcome};
@@ -23,7 +24,7 @@ use bowline_protocol::terminal::Invocation;
 use bowline_wire::ClientContext;
 use bowline_workspace::terminals::resolve_command;
 
-use super::files::{WILL_DROP_PRIVILEGES, resolve_write, write_item};
+use super::files::{privilege_danger, resolve_write, write_item};
 use super::{AuditedOperation, authorize_operation, run_blocking};
 use crate::session::SessionInner;
 
@@ -110,24 +111,22 @@ pub(super) async fn prepare_request(
         .acquire()
         .await
         .map_err(|closed| RpcError::Internal { reason: closed.to_string() })?;
-    let CallDescription { items, resolved_operations, warnings } =
+    let CallDescription { items, resolved_operations, dangers } =
         run_blocking(move || describe_tool_call(&owned_session, &call)).await?;
     drop(permit);
     if let [item] = items.as_slice() {
         audited.entry_mut().subject = AuditSubject::from(&item.operation.target);
     }
-    let request = ApprovalRequest {
-        holder: audited.holder(),
+    let unlisted = missing_option_warning(options).map(Danger::serious);
+    let question = Question {
         call: Some(call_id),
         agent,
         trigger: QuestionTrigger::PermissionRequest,
-        title,
-        items,
-        warnings: warnings.into_iter().chain(missing_option_warning(options)).collect(),
+        dangers: dangers.into_iter().chain(unlisted).collect(),
         agent_options: AgentOption::from_options(options),
-        resolved_operations,
+        ..Question::new(audited.holder(), title, items)
     };
-    Ok((audited, request))
+    Ok((audited, ApprovalRequest { question, resolved_operations }))
 }
 
 /// Returns the outcome that allows the call once. Longer lifetimes are remembered here, not by the agent, whose idea of
@@ -190,7 +189,7 @@ struct CallDescription {
     /// The operations that can be granted until they are carried out.
     resolved_operations: Vec<ResolvedOperation>,
     /// Warnings for the user: where the call's claims are wrong, and its side effects.
-    warnings: Vec<String>,
+    dangers: Vec<Danger>,
 }
 
 /// Describes the operations of a tool call. Blocks on the disk.
@@ -256,8 +255,9 @@ fn describe_tool_call(session: &SessionInner, call: &ToolCallView) -> CallDescri
             rest.len()
         )),
     };
-    let dropped = drops_privileges.then(|| WILL_DROP_PRIVILEGES.to_owned());
-    CallDescription { items, resolved_operations, warnings: mismatched.into_iter().chain(dropped).collect() }
+    let mismatched = mismatched.map(Danger::serious).into_iter();
+    let dangers = mismatched.chain(privilege_danger(drops_privileges)).collect();
+    CallDescription { items, resolved_operations, dangers }
 }
 
 /// Returns the absolute path of a tool's input, which may be relative to the session's directory. Only the tool can

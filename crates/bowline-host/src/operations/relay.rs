@@ -6,7 +6,7 @@ use bowline_access::approvals::ApprovalRequest;
 use bowline_policy::audit::{AuditAction, AuditDecision, AuditSubject, DecisionSource};
 use bowline_policy::claims::TextReplacement;
 use bowline_policy::operation::{Operation, OperationKind, OperationTarget};
-use bowline_policy::question::{QuestionItem, QuestionTrigger};
+use bowline_policy::question::{Question, QuestionItem};
 use bowline_protocol::accumulator::ToolCallView;
 use bowline_protocol::relay::operation::RelayedOperation;
 use bowline_protocol::rpc_error::RpcError;
@@ -58,7 +58,7 @@ pub(crate) async fn evaluate_permission(
         }
         Err(error) => {
             audited.entry_mut().decided_by = error.decision_source();
-            report_denial(&mut audited, &request.title);
+            report_denial(&mut audited, &request.question.title);
             let failure = audited.record_failure(error.into());
             let response = RequestPermissionResponse::new(deny_outcome(&options));
             Ok(RelayedRuling::Decided(match failure {
@@ -93,22 +93,13 @@ pub(crate) async fn authorize_relayed(
             Err(failure) => return run_blocking(move || Err(audited.record_failure(failure))).await?,
         };
     audited.entry_mut().subject = AuditSubject::from(&item.operation.target);
-    let request = ApprovalRequest {
-        holder: audited.holder(),
-        call,
-        agent,
-        trigger: QuestionTrigger::UnrequestedOperation,
-        title,
-        items: vec![item],
-        warnings: Vec::new(),
-        agent_options: Vec::new(),
-        resolved_operations,
-    };
+    let question = Question { call, agent, ..Question::new(audited.holder(), title, vec![item]) };
+    let request = ApprovalRequest { question, resolved_operations };
     let approval = authorize_operation(&mut audited, &request, &cancel).await;
     run_blocking(move || match approval.and_then(|_| audited.check_active()) {
         Ok(()) => audited.record(AuditDecision::Allowed),
         Err(failure) => {
-            report_denial(&mut audited, &request.title);
+            report_denial(&mut audited, &request.question.title);
             Err(audited.record_failure(failure))
         }
     })

@@ -11,7 +11,7 @@ use bowline_policy::claims::find_call_for_operation;
 use bowline_policy::grants::ResolvedOperation;
 use bowline_policy::operation::{CommandSpec, Operation, OperationKind, OperationTarget};
 use bowline_policy::policy::{Effect, EnvironmentRisk, assess_variable, canonical_invocation_in};
-use bowline_policy::question::{QuestionItem, QuestionTrigger};
+use bowline_policy::question::{Question, QuestionItem};
 use bowline_protocol::rpc_error::RpcError;
 use bowline_protocol::schema::v1::{
     CreateTerminalRequest, CreateTerminalResponse, KillTerminalRequest, KillTerminalResponse,
@@ -88,20 +88,11 @@ pub(crate) async fn start(
         None => (audited, prepared),
         Some(operation) => {
             let mut audited = audited;
-            let request = ApprovalRequest {
-                holder: audited.holder(),
-                call,
-                agent,
-                trigger: QuestionTrigger::UnrequestedOperation,
-                title: format!(
-                    "run {}",
-                    bowline_protocol::terminal::format_typed_command(&command.invocation)
-                ),
-                items: vec![QuestionItem::new(operation)],
-                warnings: Vec::new(),
-                agent_options: Vec::new(),
-                resolved_operations: vec![resolve_run(&command)],
-            };
+            let title =
+                format!("run {}", bowline_protocol::terminal::format_typed_command(&command.invocation));
+            let items = vec![QuestionItem::new(operation)];
+            let question = Question { call, agent, ..Question::new(audited.holder(), title, items) };
+            let request = ApprovalRequest { question, resolved_operations: vec![resolve_run(&command)] };
             let approval = authorize_operation(&mut audited, &request, &cancel).await;
             run_blocking(move || match approval {
                 Ok(_) => {

@@ -9,7 +9,7 @@
 use std::collections::HashMap;
 use std::task::{Context, Waker};
 
-use bowline_protocol::relay::{FileRead, Method, is_lookalike_member};
+use bowline_protocol::relay::{FileRead, Method, is_lookalike_member, parse_params, parse_result};
 use bowline_protocol::rpc_error::RpcError;
 use bowline_protocol::schema::v1::{
     CreateTerminalRequest, Error, RequestPermissionRequest, RequestPermissionResponse, SessionId, ToolCallId,
@@ -22,10 +22,7 @@ use serde::de::IgnoredAny;
 use serde_json::json;
 use serde_json::value::to_raw_value;
 
-use super::{
-    EditorCapabilities, EngineInterceptor, MAX_READ_PATHS, MAX_SESSIONS, parse_params, parse_result,
-    policy_unavailable,
-};
+use super::{EditorCapabilities, EngineInterceptor, MAX_READ_PATHS, MAX_SESSIONS, policy_unavailable};
 use crate::engine::{PermissionRuling, RelayedOperation};
 use crate::interceptor::{BoxFuture, Disposition, InterceptDecision, InterceptedMessage, MessageOrder};
 

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use bowline_protocol::file_extension::{FileCapabilities, FileError, FileLimits, WATCH_METHOD};
 use bowline_protocol::quirks::{PeerRole, Quirk, Workaround};
-use bowline_protocol::relay::{FileRead, Method, ProxySide};
+use bowline_protocol::relay::{FileRead, Method, ProxySide, parse_params, parse_result};
 use bowline_protocol::rpc_error::RpcError;
 use bowline_protocol::schema::v1::{
     CLIENT_METHOD_NAMES, ClientCapabilities, Error, InitializeRequest, InitializeResponse,
@@ -29,10 +29,7 @@ use tokio::sync::oneshot;
 use tokio::time::timeout;
 
 use super::missing_file::{empty_read_response, is_missing_file_error};
-use super::{
-    EditorCapabilities, EngineInterceptor, MAX_SERVED_REQUESTS, parse_params, parse_result,
-    policy_unavailable,
-};
+use super::{EditorCapabilities, EngineInterceptor, MAX_SERVED_REQUESTS, policy_unavailable};
 use crate::engine::{EditorWriteRequest, JournalledWrite, RelayedOperation};
 use crate::interceptor::{Disposition, InterceptDecision, InterceptedMessage, MessageOrder};
 

@@ -12,8 +12,9 @@
 
 use std::fs::File;
 use std::os::fd::AsFd;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
+use bowline_storage::clock::since_epoch;
 use file_lease::{Lease, LeaseError};
 use rustix::fs::Stat;
 
@@ -146,12 +147,13 @@ fn size_and_times(stat: &Stat) -> SizeAndTimes {
 /// Returns how long ago the text of a file changed, by the system clock.
 fn age(stat: &Stat) -> Duration {
     let changed = Duration::new(stat.st_mtime.max(0).cast_unsigned(), stat.st_mtime_nsec as u32);
-    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    now.saturating_sub(changed)
+    since_epoch().saturating_sub(changed)
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::SystemTime;
+
     use super::*;
 
     /// A program that saves a file opens it first, and may be suspended right there.

@@ -158,17 +158,10 @@ impl<'s, 'v> Scan<'s, 'v> {
 
     /// Learns a file as pre-existing.
     fn learn_file(&mut self, entry: &WalkEntry<'_>) -> ControlFlow<()> {
-        let report = &mut self.observation.report;
         let git = match self.unknown_files {
             UnknownFiles::Learn(git) => Some(git),
             UnknownFiles::Report => None,
         };
-        if git.is_some()
-            && entry.stamp().may_have_changed_since(self.now_ns)
-            && report.changed_meanwhile.len() < MAX_CHANGED_MEANWHILE
-        {
-            report.changed_meanwhile.push(entry.path().to_owned());
-        }
         let ObserverOptions {
             max_kept_file_bytes: keep_file,
             max_kept_total_bytes: keep_total,
@@ -185,6 +178,7 @@ impl<'s, 'v> Scan<'s, 'v> {
             _ => keep_file.min(room),
         };
         if size > limit {
+            self.report_changed_meanwhile(entry.path(), &entry.stamp());
             self.remember_file(entry.path(), KnownFile::new(entry.stamp(), None, self.now_ns));
             return ControlFlow::Continue(());
         }
@@ -192,6 +186,8 @@ impl<'s, 'v> Scan<'s, 'v> {
             return ControlFlow::Continue(());
         };
         let (path, known) = (entry.path(), contents.to_known(self.now_ns));
+        // Not the entry's stamp: the file may have changed since it was visited.
+        self.report_changed_meanwhile(path, &contents.stamp);
         let Some(bytes) = contents.bytes else {
             self.remember_file(path, known);
             return ControlFlow::Continue(());
@@ -216,6 +212,17 @@ impl<'s, 'v> Scan<'s, 'v> {
                 self.emit(ScanEvent::Content { path, known: &known, bytes })
             }
             None => ControlFlow::Continue(()),
+        }
+    }
+
+    /// Reports a file that a first scan learned, if it changed after the scan began.
+    fn report_changed_meanwhile(&mut self, path: &str, stamp: &FileStamp) {
+        let reported = &mut self.observation.report.changed_meanwhile;
+        if matches!(self.unknown_files, UnknownFiles::Learn(_))
+            && stamp.may_have_changed_since(self.now_ns)
+            && reported.len() < MAX_CHANGED_MEANWHILE
+        {
+            reported.push(path.to_owned());
         }
     }
 

@@ -366,20 +366,43 @@ async fn nothing_outlives_a_host_that_is_killed() {
     if let Some(hold) = env::var_os(HOST_VARIABLE) {
         return run_host(Path::new(&hold)).await;
     }
+    check_killing_host("nothing_outlives_a_host_that_is_killed").await;
+}
+
+#[tokio::test]
+async fn nothing_outlives_a_host_that_is_killed_with_its_supervisors() {
+    if let Some(hold) = env::var_os(HOST_VARIABLE) {
+        return run_host_naming_helpers(Path::new(&hold), "$PPID").await;
+    }
+    check_killing_host("nothing_outlives_a_host_that_is_killed_with_its_supervisors").await;
+}
+
+#[tokio::test]
+async fn nothing_outlives_a_host_that_is_killed_with_its_keepers() {
+    if let Some(hold) = env::var_os(HOST_VARIABLE) {
+        return run_host_naming_helpers(Path::new(&hold), "$(cut -d' ' -f4 /proc/$PPID/stat)").await;
+    }
+    check_killing_host("nothing_outlives_a_host_that_is_killed_with_its_keepers").await;
+}
+
+/// Runs a test as a host with five commands of two processes each, kills it together with the helpers that it names,
+/// and waits for the end of all processes.
+async fn check_killing_host(test: &str) {
     let lab = TerminalFixture::new();
     let thread = lab.create_process_pipe("hold");
     let mut host = Command::new(env::current_exe().unwrap())
-        .args(["--exact", "shutdown::nothing_outlives_a_host_that_is_killed", "--nocapture"])
+        .args(["--exact", &format!("shutdown::{test}"), "--nocapture"])
         .env(HOST_VARIABLE, lab.root.join("hold"))
         .env("TMPDIR", &lab.root)
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
-    let lines = BufReader::new(host.stdout.take().unwrap()).lines();
-    let ready = lines.map_while(Result::ok).any(|line| line.contains("five run"));
-    assert!(ready);
-    host.kill().unwrap();
+    let lines = BufReader::new(host.stdout.take().unwrap()).lines().map_while(Result::ok);
+    let ready = lines.into_iter().find_map(|line| Some(line.split_once("five run")?.1.to_owned())).unwrap();
+    // In one call, so that none of them has time to react to the death of another.
+    let victims = format!("{} {ready}", host.id());
+    assert!(Command::new("kill").arg("-9").args(victims.split_whitespace()).status().unwrap().success());
     host.wait().unwrap();
     let pids = thread.wait_until_closed().await;
     assert_eq!(pids.lines().count(), 10, "{pids}");
@@ -415,5 +438,22 @@ async fn run_host(hold: &Path) {
         lab.wait_for_output(&id, "stopped").await;
     }
     std::io::stdout().write_all(b"five run\n").unwrap();
+    std::future::pending().await
+}
+
+/// Runs five commands with a process that can only be found as a descendant, names one helper of each by a shell word,
+/// and waits to be killed.
+async fn run_host_naming_helpers(hold: &Path, helper: &str) {
+    let lab = TerminalFixture::new();
+    let line = format!(
+        "exec 9>{}; echo $$ >&9; setsid env -i /bin/sh -c 'echo $$ >&9; echo $0; exec /bin/sleep 1000' \"{helper}\" & wait",
+        hold.display()
+    );
+    let mut ready = "five run".to_owned();
+    for _ in 0..5 {
+        let id = lab.start(&line).await;
+        ready += &format!(" {}", lab.wait_for_output(&id, "\n").await.text.trim());
+    }
+    std::io::stdout().write_all(format!("{ready}\n").as_bytes()).unwrap();
     std::future::pending().await
 }

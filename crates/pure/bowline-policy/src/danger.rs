@@ -43,6 +43,12 @@ pub struct Danger {
 }
 
 impl Danger {
+    /// Creates a serious danger.
+    #[must_use]
+    pub fn serious(text: impl Into<String>) -> Self {
+        Self::new(DangerSeverity::Serious, text)
+    }
+
     fn new(severity: DangerSeverity, text: impl Into<String>) -> Self {
         Self { severity, text: text.into() }
     }

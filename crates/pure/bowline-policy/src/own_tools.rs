@@ -27,7 +27,7 @@ use self::request_shapes::{
     parse_tool_name,
 };
 use crate::paths::{Access, find_protected_components};
-use bowline_protocol::relay::ToolCallMessage;
+use bowline_protocol::relay::{ToolCallMessage, parse_params};
 
 mod request_shapes;
 
@@ -350,15 +350,6 @@ impl<'a> ToolInput<'a> {
             }
         }
     }
-}
-
-#[derive(Deserialize)]
-struct ParamsMessage<T> {
-    params: T,
-}
-
-fn parse_params<'a, T: Deserialize<'a>>(line: &'a [u8]) -> Option<T> {
-    serde_json::from_slice::<ParamsMessage<T>>(line).ok().map(|message| message.params)
 }
 
 /// Returns whether an input is known and names no secret file.

@@ -37,7 +37,7 @@ const MAX_COMMAND_BYTES: usize = 64 << 10;
 const MAX_OPERATION_LINES: usize = 2000;
 
 /// The id of a question.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct QuestionId(pub u64);
 
 /// Why a question is asked.
@@ -186,6 +186,25 @@ impl QuestionAnswer {
 }
 
 impl Question {
+    /// Creates a question about operations that an agent carries out without having asked. Its id, reason and
+    /// suggestions are set when it is asked.
+    #[must_use]
+    pub fn new(holder: GrantHolder, title: impl Into<String>, items: Vec<QuestionItem>) -> Self {
+        Self {
+            id: QuestionId::default(),
+            holder,
+            call: None,
+            agent: None,
+            trigger: QuestionTrigger::UnrequestedOperation,
+            title: title.into(),
+            items,
+            dangers: Vec::new(),
+            reason: String::new(),
+            suggestions: Vec::new(),
+            agent_options: Vec::new(),
+        }
+    }
+
     /// Returns whether a person may replace the text to be written: the question is about a single write by the host,
     /// not an operation that the agent performs itself.
     #[must_use]

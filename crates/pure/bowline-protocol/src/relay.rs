@@ -14,7 +14,10 @@ mod event;
 pub mod mcp_servers;
 mod method;
 
-pub use event::{FileRead, RelayEvent, RelayedSession, SessionOpening, ToolCallMessage, prompt_text};
+pub use event::{
+    FileRead, RelayEvent, RelayedSession, SessionOpening, ToolCallMessage, parse_params, parse_result,
+    prompt_text,
+};
 pub use method::{Method, is_lookalike_member};
 
 /// The prefix of ids that the proxy assigns. A peer's id with this prefix is replaced by an assigned one.

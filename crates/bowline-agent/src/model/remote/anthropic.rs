@@ -20,9 +20,8 @@ const HIDDEN_THOUGHT_PREFIX: &str = "anthropic-hidden:";
 pub(super) fn request_body(name: &str, info: &ModelInfo, request: &ModelRequest) -> Value {
     let cache_control = || json!({"type": "ephemeral"});
     let system = |system| json!([{"type": "text", "text": system, "cache_control": cache_control()}]);
-    let messages = content::request_messages(request);
     let mut messages: Vec<_> =
-        messages.iter().filter_map(|message| message_json(info, request, message)).collect();
+        request.messages.iter().filter_map(|message| message_json(info, request, message)).collect();
     if let Some(block) = messages.last_mut().and_then(|last| last["content"].as_array_mut()?.last_mut()) {
         // Caches the conversation so far, as the next request begins with it; also the tools and the system prompt.
         block["cache_control"] = cache_control();

@@ -1,14 +1,12 @@
 //! The parts of a conversation that all wire formats share.
 
-use std::borrow::Cow;
-
 use bowline_conversation::conversation::{
     ConversationMessage, MessagePart, ThinkingLevel, ToolResult, ToolSpec, ToolUseInput,
 };
 use serde_json::{Value, json};
 
 use crate::model::provider::Provider;
-use crate::model::{ModelInfo, ModelRequest, tools_as_text};
+use crate::model::{ModelInfo, ModelRequest};
 
 /// How much of an input that is not an object is sent back to the model, in bytes, so that it sees its mistake.
 const MAX_UNREADABLE: usize = 4 << 10;
@@ -37,18 +35,9 @@ pub(super) fn system_prompt(request: &ModelRequest) -> Option<&str> {
     Some(&*request.system_prompt).filter(|system| !system.is_empty())
 }
 
-/// Returns the declarations of the tools; none for a model that gets them as text.
+/// Returns the declarations of the tools, unless there are none.
 pub(super) fn tool_declarations(request: &ModelRequest, declare: fn(&ToolSpec) -> Value) -> Option<Value> {
-    if request.tools_as_text { None } else { non_empty_array(request.tools.iter().map(declare).collect()) }
-}
-
-/// Returns the conversation. For a model that gets tools as text, calls and results are text.
-pub(super) fn request_messages(request: &ModelRequest) -> Cow<'_, [ConversationMessage]> {
-    if request.tools_as_text {
-        tools_as_text::conversation_as_text(&request.messages).into()
-    } else {
-        (&*request.messages).into()
-    }
+    non_empty_array(request.tools.iter().map(declare).collect())
 }
 
 /// Returns the thinking level, if the model has a choice.

@@ -20,7 +20,6 @@ pub(super) fn request_body(name: &str, info: &ModelInfo, request: &ModelRequest)
         ("thinkingConfig", info.supports_thinking.then(|| thinking_config(name, request.thinking))),
         ("maxOutputTokens", request.max_output.map(Into::into)),
     ]);
-    let messages = content::request_messages(request);
     content::json_object([
         ("generationConfig", Some(config)),
         (
@@ -34,7 +33,7 @@ pub(super) fn request_body(name: &str, info: &ModelInfo, request: &ModelRequest)
         ),
         (
             "contents",
-            Some(messages.iter().flat_map(|message| message_contents(name, info, message)).collect()),
+            Some(request.messages.iter().flat_map(|message| message_contents(name, info, message)).collect()),
         ),
     ])
 }

@@ -26,7 +26,7 @@ pub(super) fn request_body(
     info: &ModelInfo,
     request: &ModelRequest,
 ) -> Value {
-    let conversation = content::request_messages(request);
+    let conversation = &request.messages;
     let prompt_index =
         conversation.iter().rposition(|message| message.role == MessageRole::User).unwrap_or(0);
     let system = content::system_prompt(request).map(|system| json!({"role": "system", "content": system}));

@@ -15,7 +15,7 @@ use crate::model::http_clients::Timeouts;
 use crate::model::provider::Provider;
 use crate::model::reply_sender::ReplySender;
 use crate::model::tools_as_text::TextToolCalls;
-use crate::model::{ModelRequest, ReplyEvent, ReplyStop};
+use crate::model::{ModelInfo, ModelRequest, ReplyEvent, ReplyStop};
 
 /// The content of a provider's event, in any wire format.
 #[derive(Debug, Clone, PartialEq)]
@@ -64,7 +64,12 @@ pub(super) struct ReplyReader<'v> {
 
 impl<'v> ReplyReader<'v> {
     /// Prepares to read the reply to a request.
-    pub(super) fn new(provider: Provider, request: &ModelRequest, sender: &'v mut ReplySender) -> Self {
+    pub(super) fn new(
+        provider: Provider,
+        info: &ModelInfo,
+        request: &ModelRequest,
+        sender: &'v mut ReplySender,
+    ) -> Self {
         let used_call_ids =
             request.messages.iter().flat_map(ConversationMessage::tool_uses).map(|call| call.id.clone());
         Self {
@@ -73,7 +78,7 @@ impl<'v> ReplyReader<'v> {
             calls: ToolCallAssembler::default(),
             usage: None,
             stop_reason: None,
-            text_calls: TextToolCalls::new(provider, request),
+            text_calls: TextToolCalls::new(provider, info, request),
             used_call_ids: used_call_ids.collect(),
             sender,
             has_output: false,

@@ -70,6 +70,11 @@ fn http_clients(timeouts: Timeouts) -> HttpClients {
     HttpClients::new(timeouts, retries)
 }
 
+/// Returns a model of this server that gets its tools as text.
+fn small_model(http: &HttpClients, provider: Provider, url: &str) -> RemoteModel {
+    named_model(http, provider, "qwen3-1.7b", url)
+}
+
 /// Returns a model of this server.
 fn remote_model(http: &HttpClients, provider: Provider, url: &str) -> RemoteModel {
     let provider_name = match provider {
@@ -79,6 +84,10 @@ fn remote_model(http: &HttpClients, provider: Provider, url: &str) -> RemoteMode
         Provider::Ollama => "qwen3",
         Provider::Compatible => "some-model-max",
     };
+    named_model(http, provider, provider_name, url)
+}
+
+fn named_model(http: &HttpClients, provider: Provider, provider_name: &str, url: &str) -> RemoteModel {
     let info = ModelCatalogue::new(CatalogueOptions::default())
         .info(&format!("{}/{provider_name}", provider.id()))
         .unwrap();
@@ -382,14 +391,13 @@ async fn a_model_that_goes_on_as_if_it_had_seen_results_is_not_listened_to() {
     let mut answer = streaming_answer(event.repeat(2));
     answer.push(ConnectionStep::Stall);
     let server = MisbehavingServer::start([answer]).await;
-    let model = remote_model(&http_clients(Timeouts::default()), Provider::Compatible, &server.url);
+    let model = small_model(&http_clients(Timeouts::default()), Provider::Compatible, &server.url);
     let messages = vec![ConversationMessage::from_text(MessageRole::User, "Read a.")];
-    let request = ModelRequest { tools_as_text: true, ..request(messages, &["read"]) };
     expect![[r#"
         call call_1 read {"path":"a"}
         end Done
     "#]]
-    .assert_eq(&format_reply(model.stream_reply(request)).await);
+    .assert_eq(&format_reply(model.stream_reply(request(messages, &["read"]))).await);
     // The server notices the disconnect.
     server.disconnected.notified().await;
 }
@@ -400,7 +408,7 @@ async fn a_call_that_a_file_holds_is_a_quote_also_when_the_model_was_asked_again
     let event = format!(r#"{{"choices":[{{"delta":{{"content":"{call}"}},"finish_reason":"stop"}}]}}"#);
     let server =
         MisbehavingServer::start([streaming_answer(format!("data: {event}\n\ndata: [DONE]\n\n"))]).await;
-    let model = remote_model(&http_clients(Timeouts::default()), Provider::Compatible, &server.url);
+    let model = small_model(&http_clients(Timeouts::default()), Provider::Compatible, &server.url);
     let input = ToolUseInput::Value(serde_json::json!({ "path": "b" }));
     let tool_use = ToolUse { id: "c1".to_owned(), name: "read".to_owned(), input };
     let result = ToolResult::success(&tool_use, call.replace('\\', ""));
@@ -410,10 +418,9 @@ async fn a_call_that_a_file_holds_is_a_quote_also_when_the_model_was_asked_again
         ConversationMessage { role: MessageRole::Tool, parts: vec![MessagePart::Result(result)] },
         ConversationMessage::from_text(MessageRole::User, bowline_conversation::turn::EMPTY_REPLY_PROMPT),
     ];
-    let request = ModelRequest { tools_as_text: true, ..request(messages, &["read"]) };
     expect![[r#"
         text "{\"name\": \"read\", \"arguments\": {\"path\": \"a\"}}"
         end Done
     "#]]
-    .assert_eq(&format_reply(model.stream_reply(request)).await);
+    .assert_eq(&format_reply(model.stream_reply(request(messages, &["read"]))).await);
 }

@@ -2,10 +2,11 @@
 
 use std::collections::VecDeque;
 use std::error::Error as _;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use bowline_conversation::retry::{self, RequestFailure};
 use bowline_protocol::sse::{SseDecoder, SseEvent};
+use bowline_storage::clock::since_epoch;
 use reqwest::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderName, LOCATION, RETRY_AFTER};
 use reqwest::{RequestBuilder, Response};
 use tokio::time::timeout;
@@ -134,8 +135,7 @@ fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     if let Ok(milliseconds) = header_text(headers, HeaderName::from_static("retry-after-ms")).trim().parse() {
         return Some(Duration::from_millis(milliseconds));
     }
-    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |now| now.as_secs());
-    retry::parse_retry_after(header_text(headers, RETRY_AFTER), now)
+    retry::parse_retry_after(header_text(headers, RETRY_AFTER), since_epoch().as_secs())
 }
 
 /// Returns a header; an empty string if it is missing or not text.

@@ -9,7 +9,7 @@ use bowline_policy::audit::{AuditAction, AuditDecision, AuditSubject};
 use bowline_policy::grants::ResolvedOperation;
 use bowline_policy::operation::OperationKind;
 use bowline_policy::paths::Access;
-use bowline_policy::question::{QuestionItem, QuestionTrigger};
+use bowline_policy::question::{Question, QuestionItem};
 use bowline_protocol::file_extension::operations::{WriteCondition, WriteOperation, WritePlacement};
 use bowline_protocol::file_extension::overlap::PathEffect;
 use bowline_protocol::file_extension::{
@@ -28,7 +28,7 @@ use bowline_workspace::workspace::{
 use super::{LIMITS, operation_context};
 use crate::front_end::HostEvent;
 use crate::operations::browse::record_failure;
-use crate::operations::files::WILL_DROP_PRIVILEGES;
+use crate::operations::files::privilege_danger;
 use crate::operations::{AuditedOperation, OperationContext, authorize_operation, run_blocking};
 use crate::session::SessionInner;
 
@@ -187,17 +187,13 @@ async fn run_batch(
         };
         let ShownBatch { preview, items, resolved_operations } = shown;
         let drops_privileges = preview.files.iter().any(|file| file.drops_privileges);
-        let request = ApprovalRequest {
-            holder: audited.holder(),
+        let question = Question {
             call: audited.entry_mut().call.clone(),
             agent: agent.clone(),
-            trigger: QuestionTrigger::UnrequestedOperation,
-            title: title.clone(),
-            items,
-            warnings: drops_privileges.then(|| WILL_DROP_PRIVILEGES.to_owned()).into_iter().collect(),
-            agent_options: Vec::new(),
-            resolved_operations,
+            dangers: privilege_danger(drops_privileges).into_iter().collect(),
+            ..Question::new(audited.holder(), title.clone(), items)
         };
+        let request = ApprovalRequest { question, resolved_operations };
         let approval = authorize_operation(&mut audited, &request, &cancel).await;
         let owned = operations.clone();
         let (returned, result) = run_blocking(move || {

@@ -10,7 +10,7 @@ use agent_client_protocol_schema::v1::{
     ToolCallId, ToolCallStatus, ToolKind,
 };
 use serde::Deserialize;
-use serde::de::{DeserializeOwned, IgnoredAny};
+use serde::de::IgnoredAny;
 use serde_json::value::RawValue;
 
 use super::Method;
@@ -218,11 +218,15 @@ struct CancelRequestParams {
     request_id: RequestId,
 }
 
-fn parse_params<T: DeserializeOwned>(line: &[u8]) -> Option<T> {
+/// Returns the parameters of a message; `None` if they are missing or of another type.
+#[must_use]
+pub fn parse_params<'a, T: Deserialize<'a>>(line: &'a [u8]) -> Option<T> {
     serde_json::from_slice::<WithParams<T>>(line).ok().map(|message| message.params)
 }
 
-fn parse_result<T: DeserializeOwned>(line: &[u8]) -> Option<T> {
+/// Returns the result of a response; `None` if it is missing or of another type.
+#[must_use]
+pub fn parse_result<'a, T: Deserialize<'a>>(line: &'a [u8]) -> Option<T> {
     serde_json::from_slice::<WithResult<T>>(line).ok().map(|message| message.result)
 }
 

@@ -193,8 +193,8 @@ async fn small_models_are_told_of_calls_and_results_in_words() {
     let mut bodies = Vec::new();
     for provider in [Provider::Compatible, Provider::Ollama] {
         let server = MisbehavingServer::start([streaming_answer("")]).await;
-        let model = remote_model(&http_clients(Timeouts::default()), provider, &server.url);
-        format_reply(model.stream_reply(ModelRequest { tools_as_text: true, ..full_request() })).await;
+        let model = small_model(&http_clients(Timeouts::default()), provider, &server.url);
+        format_reply(model.stream_reply(full_request())).await;
         let body = &server.requests()[0].body;
         assert_eq!(body["tools"], Value::Null);
         let messages = body["messages"].as_array().unwrap().iter();
