@@ -39,7 +39,9 @@ impl WebBrowser {
         }
         match run_as_progress(&mut Self::check(&world.root)) {
             Ok(()) => StepOutcome::Passed,
-            Err(error) => StepOutcome::missing(format!("needs a Chromium that starts: {error:#}"), world.is_ci),
+            Err(error) => {
+                StepOutcome::missing(format!("needs a Chromium that starts: {error:#}"), world.is_ci)
+            }
         }
     }
 

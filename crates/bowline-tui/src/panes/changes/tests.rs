@@ -26,6 +26,7 @@ fn entry(id: i64, turn: u64, path: &str, before: Option<&str>, after: Option<&st
         },
         source: ChangeSource::Written,
         path: path.to_owned(),
+        moved_from: None,
         before: before.map(file_state),
         after: after.map(file_state),
         reverses: Vec::new(),
