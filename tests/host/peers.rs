@@ -653,6 +653,9 @@ async fn an_agent_on_the_typescript_sdk_uses_the_file_extension() {
         audit: fs/read allowed by preset: ask $BASE/project/a.txt
         audit: fs/read allowed by preset: ask $BASE/project/a.txt
         audit: fs/write allowed by person $BASE/project/docs
+        audit: fs/read allowed by person $BASE/project/b.txt
+        audit: fs/write allowed by person $BASE/project/docs/copy.txt
+        audit: fs/write allowed by person $BASE/project/a.txt
         audit: fs/write allowed by person $BASE/project/docs/copy.txt
         audit: fs/write allowed by person $BASE/project/a.txt
         audit: fs/write failed by nobody $BASE/project/a.txt

@@ -356,7 +356,7 @@ fn an_editor_without_files_has_the_file_extension_served() {
         {"jsonrpc":"2.0","id":13,"result":{"results":[{"op":"move"},{"op":"write","etag":"sha256:ae4b3280e56e2faf83f414a6e3dabe9d5fbe18976544c05fed121accb85b53fc","merged":false,"formatted":false}]}}
         {"jsonrpc":"2.0","id":14,"error":{"code":-32002,"message":"Resource not found: $PROJECT/a.txt","data":{"kind":"notFound","path":"$PROJECT/a.txt","uri":"$PROJECT/a.txt"}}}
         {"jsonrpc":"2.0","id":15,"error":{"code":-32030,"message":"permission denied: the user said no","data":{"kind":"permissionDenied","why":"the user said no"}}}
-        {"jsonrpc":"2.0","id":16,"error":{"code":-32602,"message":"invalid type: integer `7`, expected path string at line 1 column 26","data":{"kind":"badParams"}}}
+        {"jsonrpc":"2.0","id":16,"error":{"code":-32602,"message":"the params of _bowline/fs/read are wrong: expected path string at column 26","data":{"kind":"badParams"}}}
         {"jsonrpc":"2.0","id":17,"result":{"watchId":"w1"}}
         {"jsonrpc":"2.0","method":"_bowline/fs/changed","params":{"sessionId":"s","watchId":"w1","changes":[{"path":"$PROJECT/watched/d.txt","kind":"created","by":"user"}]}}
         {"jsonrpc":"2.0","id":18,"result":{}}

@@ -11,13 +11,14 @@ use std::time::{Duration, Instant};
 
 use axum::body::to_bytes;
 use axum::extract::{Request, State};
+use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{any, get, post};
 use axum::{Json, Router};
 use bowline_client::common::workspace_location::{WorkspaceLocation, WorkspaceMarker};
 use bowline_client::error::CliError;
 use bowline_serve::event::SessionId;
-use bowline_serve::http::{Endpoint, Refusal};
+use bowline_serve::http::{Endpoint, Refusal, check_url};
 use bowline_serve::store::{StoreError, StoredSession};
 use bowline_serve::token::Principal;
 use http::request::Parts;
@@ -130,7 +131,13 @@ pub(crate) fn router(endpoint: Endpoint, options: WebOptions) -> Router {
         .route("/api/status", get(records::status))
         .route("/api/{*rest}", any(unknown_route))
         .method_not_allowed_fallback(wrong_method)
+        .layer(axum::middleware::from_fn(refuse_tokens_in_urls))
         .with_state(Arc::new(web))
+}
+
+async fn refuse_tokens_in_urls(request: Request, next: Next) -> ApiResult {
+    check_url(request.uri())?;
+    Ok(next.run(request).await)
 }
 
 async fn unknown_route() -> ApiError {

@@ -227,5 +227,6 @@ async fn the_first_scan_of_a_large_project_shows_its_progress() {
     let agent = scripted_agent(&scene, &format!("read -r line\n{}", script_stop("end_turn")));
     let mut terminal = InteractiveRun::start(&scene, &["run", "--agent", &agent, "go"]);
     terminal.wait_for_text("looking at the project's files: 1024\u{1b}[K").await;
-    terminal.wait_for_exit().await;
+    let output = terminal.wait_for_exit().await;
+    assert!(output.ends_with("--- Some(0)\n"), "{output}");
 }

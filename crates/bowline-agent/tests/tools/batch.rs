@@ -115,12 +115,31 @@ async fn a_refused_batch_changes_nothing() {
 #[tokio::test]
 async fn a_large_file_is_appended_to_without_being_read() {
     let fixture = open_asking(BATCH).await;
-    fixture.write_to_disk("log", &"a line\n".repeat(200_000));
+    fixture.open_document("log", &"a line\n".repeat(200_000));
     check(
         &fixture.call_and_log("append_file", json!({ "path": "log", "content": "one more\n" })).await,
-        expect![[""]],
+        expect![[r#"
+            > tool_call turn1_1 "Append to log" Edit Pending @$ROOT/log
+                input {"path":"$ROOT/log","content":"one more\n"}
+            < _bowline/fs/stat $ROOT/log
+            > update turn1_1
+                diff $ROOT/log "" -> "one more\n"
+            < session/request_permission turn1_1 "Append to log"
+                diff $ROOT/log "" -> "one more\n"
+                allow_once: Allow once
+                allow_session: Allow edits of the file log, in this session
+                allow_always: Always allow edits of the file log
+                reject_once: Reject
+                reject_always: Always reject edits of the file log
+            < _bowline/fs/stat $ROOT/log
+            > update turn1_1 InProgress
+            < _bowline/fs/batch write $ROOT/log "one more\n" append
+            > update turn1_1 Completed
+                output {"servedBy":"client","operations":1}
+            = Appended 1 line to log, through the editor.
+        "#]],
     );
-    let text = fixture.read_from_disk("log");
+    let text = fixture.document("log");
     assert_eq!((text.len(), text.ends_with("a line\none more\n")), (200_000 * 7 + 9, true));
 }
 
