@@ -38,13 +38,17 @@ export const route = signal(/** @type {Route} */ ({ view: "overview", id: "" }))
 /** @param {Partial<Route>} target */
 export function go(target) {
   location.hash = routeHash(target);
+  // The event comes later, and the next key may not wait for it.
+  update();
+}
+
+function update() {
+  const next = parseRoute(location.hash);
+  if (next.view !== route.peek().view || next.id !== route.peek().id) route.value = next;
 }
 
 /** Follows the address from here on. */
 export function startRouter() {
-  const update = () => {
-    route.value = parseRoute(location.hash);
-  };
   addEventListener("hashchange", update);
   update();
 }

@@ -1,4 +1,5 @@
-// A list that renders only the rows in sight, of any height. It stays at its end while it grows, unless scrolled away.
+// A list that renders only the rows in sight, of any height. It stays at its end while it grows, unless a person scrolls
+// back.
 
 import { html, useEffect, useLayoutEffect, useRef, useState } from "./lib.js";
 
@@ -37,12 +38,15 @@ export function visibleRange(heights, top, height) {
 
 /**
  * @template {{key: string, version: number}} T
- * @param {{items: T[], revision: number, label: string, busy: boolean, row: (item: T, index: number) => any, id: string, isFeed?: boolean, header?: any, footer?: any}} props
+ * @param {{items: T[], revision: number, label: string, busy: boolean, row: (item: T, index: number) => any, id: string, isFeed?: boolean, follows?: boolean, header?: any, footer?: any}} props
+ * `follows` takes the list to its end when it becomes true.
  */
-export function VirtualList({ items, revision, label, busy, row, id, isFeed, header, footer }) {
+export function VirtualList({ items, revision, label, busy, row, id, isFeed, follows, header, footer }) {
   const scroller = useRef(/** @type {HTMLDivElement|null} */ (null));
   const known = useRef(/** @type {Map<string, number>} */ (new Map()));
   const atEnd = useRef(true);
+  // Where the list was, which tells a person who scrolls back from rows that came meanwhile.
+  const lastTop = useRef(0);
   const [, redraw] = useState(0);
   const [view, setView] = useState({ top: Infinity, height: 800 });
   const [away, setAway] = useState(false);
@@ -83,11 +87,18 @@ export function VirtualList({ items, revision, label, busy, row, id, isFeed, hea
     }
   };
 
+  const scrollTo = (/** @type {HTMLDivElement} */ element, /** @type {number} */ position) => {
+    element.scrollTop = position;
+    lastTop.current = element.scrollTop;
+  };
+
   const onScroll = () => {
     const element = scroller.current;
     if (!element) return;
     const distance = element.scrollHeight - element.scrollTop - element.clientHeight;
-    atEnd.current = distance < END_SLACK;
+    if (distance < END_SLACK) atEnd.current = true;
+    else if (element.scrollTop < lastTop.current - 1) atEnd.current = false;
+    lastTop.current = element.scrollTop;
     setAway(!atEnd.current);
     remember();
     setView({ top: element.scrollTop, height: element.clientHeight });
@@ -104,13 +115,13 @@ export function VirtualList({ items, revision, label, busy, row, id, isFeed, hea
     if (!element) return;
     measure();
     if (atEnd.current) {
-      element.scrollTop = element.scrollHeight;
+      scrollTo(element, element.scrollHeight);
       return;
     }
     const kept = anchor.current && element.querySelector(`[data-key="${CSS.escape(anchor.current.key)}"]`);
     if (kept && anchor.current) {
       const moved = kept.getBoundingClientRect().top - element.getBoundingClientRect().top - anchor.current.offset;
-      if (Math.abs(moved) > 1) element.scrollTop += moved;
+      if (Math.abs(moved) > 1) scrollTo(element, element.scrollTop + moved);
     }
   });
 
@@ -120,7 +131,7 @@ export function VirtualList({ items, revision, label, busy, row, id, isFeed, hea
     const observer = new ResizeObserver(() => {
       setView((old) => (old.height === element.clientHeight ? old : { ...old, height: element.clientHeight }));
       measure();
-      if (atEnd.current) element.scrollTop = element.scrollHeight;
+      if (atEnd.current) scrollTo(element, element.scrollHeight);
     });
     observer.observe(element);
     const inner = element.firstElementChild;
@@ -133,6 +144,10 @@ export function VirtualList({ items, revision, label, busy, row, id, isFeed, hea
     setAway(false);
     redraw((count) => count + 1);
   };
+
+  useLayoutEffect(() => {
+    if (follows) toEnd();
+  }, [follows]);
 
   const onKeyDown = (/** @type {KeyboardEvent} */ event) => {
     if (event.target !== scroller.current) return;

@@ -62,7 +62,7 @@ export function Conversation({ id }) {
     ${session.status.value === "failed" && html`<${Empty} title="This session cannot be opened"><${Problem} text=${session.error.value} /><p class="choices"><button type="button" onClick=${() => void session.load()}>Try again</button><a href="#/">All sessions</a></p><//>`}
     ${session.status.value === "loading" && state.items.length === 0 && html`<p class="muted loading pad">Loading…</p>`}
     ${session.status.value === "ready" && state.items.length === 0 && html`<${Empty} title="What should the agent do?"><p class="muted">It works in <span class="path">${root}</span>. Every change can be undone.</p><//>`}
-    <${VirtualList} id=${id} items=${state.items} revision=${revision} busy=${isBusy} label="Conversation" isFeed row=${row}
+    <${VirtualList} id=${id} items=${state.items} revision=${revision} busy=${isBusy} label="Conversation" isFeed follows=${session.ownTurn.value} row=${row}
       header=${state.dropped > 0 && html`<p class="muted center">${plural(state.dropped, "earlier entry", "earlier entries")} left out</p>`}
       footer=${html`<${Progress} session=${session} isBusy=${isBusy} isWaiting=${questions.length > 0} />`} />
     <div class="bottom">
