@@ -364,8 +364,8 @@ fn help_says_what_there_is() {
               -h, --help     Print help
               -V, --version  Print version
 
-            Exit status: 0 success, 1 failure, 2 wrong usage, 3 timed out (--timeout), 4 no such session,
-            5 denied without a user to ask, 130 interrupted, 143 terminated.
+            Exit status: 0 success, 1 failure, 2 wrong usage, 3 timed out (--timeout), 4 no such session, 5
+            denied without a user to ask, 130 interrupted, 143 terminated.
 
             Environment:
               XDG_STATE_HOME     journal, audit log and sessions (default: ~/.local/state)

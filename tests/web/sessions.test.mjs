@@ -783,6 +783,8 @@ describe("people", () => {
         await heading(name);
       }
       await own.goto(`${server.origin}/#/s/${encodeURIComponent(id)}`);
+      await approval(own).locator("[data-option=once]:enabled").waitFor();
+      await own.evaluate(() => document.activeElement instanceof HTMLElement && document.activeElement.blur());
       for (const [key, name] of [["d", "Changes"], ["w", "Wire"]]) {
         await own.keyboard.type(`g${key}`);
         await heading(name);

@@ -50,7 +50,7 @@ pub(crate) struct Cli {
 }
 
 const AFTER_HELP: &str = "\
-Exit status: 0 success, 1 failure, 2 wrong usage, 3 timed out (--timeout), 4 no such session,
+Exit status: 0 success, 1 failure, 2 wrong usage, 3 timed out (--timeout), 4 no such session, \
 5 denied without a user to ask, 130 interrupted, 143 terminated.
 
 Environment:
