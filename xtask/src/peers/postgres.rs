@@ -67,10 +67,20 @@ impl PgBouncer {
 /// Downloads and unpacks PgBouncer with the libraries that few machines have.
 fn unpack_packages(target: &Path) -> anyhow::Result<()> {
     let packages = target.join("packages");
-    fs::create_dir_all(&packages).with_context(|| format!("cannot make {}", packages.display()))?;
-    let mut download = Command::new("apt-get");
-    download.args(["--quiet", "download", "pgbouncer", "libc-ares2", "libevent-2.1-7"]);
-    run_as_progress(download.current_dir(&packages))?;
+    // With lists of its own: those of a new machine are missing or old.
+    let (lists, cache) = (target.join("lists"), target.join("cache"));
+    for directory in [&packages, &lists.join("partial"), &cache.join("archives/partial")] {
+        fs::create_dir_all(directory).with_context(|| format!("cannot make {}", directory.display()))?;
+    }
+    let apt_get = |arguments: &[&str]| {
+        let mut command = Command::new("apt-get");
+        command.arg("--quiet").arg("-o").arg(format!("Dir::State::Lists={}", lists.display()));
+        command.arg("-o").arg(format!("Dir::Cache={}", cache.display()));
+        command.args(arguments).current_dir(&packages);
+        command
+    };
+    run_as_progress(&mut apt_get(&["update"]))?;
+    run_as_progress(&mut apt_get(&["download", "pgbouncer", "libc-ares2", "libevent-2.1-7"]))?;
     for package in fs::read_dir(&packages)? {
         run_as_progress(Command::new("dpkg-deb").arg("--extract").arg(package?.path()).arg(target))?;
     }
