@@ -23,7 +23,7 @@ pub enum EventKind {
     Notification,
     /// The agent's question to the user. It is sent again until it is answered.
     Question,
-    /// The agent's request to one client, such as for a file. Its body is not stored: it ends with the agent.
+    /// An agent's request to one client, which earlier versions stored without its body. It ended with its agent.
     ClientRequest,
     /// The withdrawal of a question, or of a request to a client.
     Withdrawal,
@@ -179,9 +179,7 @@ pub(crate) fn encode_lines(events: &[Event]) -> Vec<u8> {
         run.push(mark);
         run.extend_from_slice(id.as_bytes());
         run.push(b'\t');
-        if event.kind != EventKind::ClientRequest {
-            run.extend_from_slice(&event.body);
-        }
+        run.extend_from_slice(&event.body);
         run.push(b'\n');
     }
     run

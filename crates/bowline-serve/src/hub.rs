@@ -158,6 +158,8 @@ struct HubState {
     starts: HashMap<WorkerKey, WorkerStart>,
     last_worker: WorkerId,
     agent_requests: HashMap<String, AgentRequest>,
+    // The number of the last request that was given to a client.
+    last_request: u64,
     last_stream: u64,
     rates: rate::MessageRates,
     // How many connections of each principal are being made.
@@ -179,6 +181,8 @@ struct Session {
     setup: Value,
     pending: PendingWork,
     attached: HashSet<ConnectionId>,
+    // The number of the last request about it that was given to a client.
+    last_request: u64,
 }
 
 impl Session {
@@ -192,6 +196,7 @@ impl Session {
             setup: Value::Null,
             pending: PendingWork::default(),
             attached: HashSet::new(),
+            last_request: 0,
         }
     }
 }
@@ -223,10 +228,13 @@ struct AgentRequest {
     session: SessionId,
     // The message as clients see it.
     body: Bytes,
-    // The number of its event; `None` while no client can serve it.
+    // The number of a question's event, or of the last event before another request; `None` while no client can serve it.
     seq: Option<u64>,
     // The client that serves it; `None` for a question to all.
     target: Option<ConnectionId>,
+    // Counts the requests that were given to clients. Such a request is no event: it ends with its agent, and would wait
+    // for a commit.
+    number: u64,
     is_question: bool,
     deadline: Instant,
 }
@@ -438,32 +446,33 @@ impl Hub {
 
     /// Gives requests that no client could serve to one that can.
     fn assign_requests(&self, state: &mut HubState, session: &SessionId) {
-        let HubState { agent_requests, sessions, connections, .. } = state;
-        let Some(open) = sessions.get(session) else { return };
-        for request in agent_requests.values_mut() {
-            if request.session == *session && !request.is_question && request.seq.is_none() {
-                self.assign_request(request, open, connections);
-            }
+        let waiting = state.agent_requests.iter().filter(|(_, request)| {
+            request.session == *session && !request.is_question && request.seq.is_none()
+        });
+        for name in waiting.map(|(name, _)| name.clone()).collect::<Vec<_>>() {
+            self.assign_request(state, &name);
         }
     }
 
     /// Gives a request to a client that can serve it, if there is one.
-    fn assign_request(
-        &self,
-        request: &mut AgentRequest,
-        open: &Session,
-        connections: &HashMap<ConnectionId, Connection>,
-    ) {
+    fn assign_request(&self, state: &mut HubState, name: &str) {
+        let HubState { agent_requests, sessions, connections, last_request, .. } = state;
+        let Some(request) = agent_requests.get_mut(name) else { return };
+        let Some(open) = sessions.get_mut(&request.session) else { return };
         let able = open.attached.iter().find(|id| {
             connections.get(*id).is_some_and(|connection| {
-                connection.principal.may_use(&open.principal) && can_serve(connection, &request.method)
+                !connection.is_remote()
+                    && connection.principal.may_use(&open.principal)
+                    && can_serve(connection, &request.method)
             })
         });
-        if let Some(able) = able {
-            let recipient = Recipient::Only(able.clone());
-            let body = request.body.clone();
-            request.seq = self.log.append(&request.session, EventKind::ClientRequest, recipient, body);
-            request.target = Some(able.clone());
+        let Some(able) = able.cloned() else { return };
+        // Its streams look for it after that event.
+        request.seq = self.log.call_subscribers(&request.session);
+        if request.seq.is_some() {
+            *last_request += 1;
+            (request.number, open.last_request) = (*last_request, *last_request);
+            request.target = Some(able);
         }
     }
 
@@ -472,9 +481,9 @@ impl Hub {
         self.store.shared().is_some() && !self.log.is_open(session)
     }
 
-    /// Returns the open requests of a session that a connection has to answer, among its events up to a number. They
+    /// Returns the open questions of a session that a connection may answer, among its events up to a number. They
     /// are sent again, with the same ids, to a client that may have missed them.
-    async fn open_requests(&self, connection: &str, session: &SessionId, until: u64) -> Vec<Bytes> {
+    async fn open_questions(&self, connection: &str, session: &SessionId, until: u64) -> Vec<Bytes> {
         if self.is_elsewhere(session) {
             return servers::open_questions_elsewhere(self, connection, session, until).await;
         }
@@ -486,8 +495,7 @@ impl Hub {
         let mut open: Vec<(u64, Bytes)> = state
             .agent_requests
             .values()
-            .filter(|request| request.session == *session)
-            .filter(|request| request.target.as_ref().is_none_or(|target| connection.ids.contains(target)))
+            .filter(|request| request.session == *session && request.is_question)
             .filter_map(|request| Some((request.seq.filter(|seq| *seq <= until)?, request.body.clone())))
             .collect();
         open.sort_by_key(|(seq, _)| *seq);
@@ -658,22 +666,53 @@ impl HubState {
         self.connections.get_mut(connection)?.attached.get_mut(session)
     }
 
-    /// Returns what a connection is sent for events on the session's stream.
+    /// Returns the agent's requests that a connection has to answer after an event, and has not been sent since the one
+    /// with the number `sent`: each with the event it follows. `sent` becomes the number of the last one.
+    fn due_requests(
+        &self,
+        connection: &Connection,
+        session: &SessionId,
+        after: u64,
+        sent: &mut u64,
+    ) -> Vec<(u64, Bytes)> {
+        let newest = self.sessions.get(session).map_or(0, |open| open.last_request);
+        if newest <= *sent {
+            return Vec::new();
+        }
+        let mut due = Vec::new();
+        let mut last = newest;
+        for request in self.agent_requests.values() {
+            let is_own = request.target.as_ref().is_some_and(|target| connection.ids.contains(target));
+            let Some(seq) = request.seq.filter(|_| is_own && request.session == *session) else { continue };
+            if seq > after {
+                last = last.min(request.number - 1);
+            } else if request.number > *sent {
+                due.push((request.number, seq, request.body.clone()));
+            }
+        }
+        *sent = last;
+        due.sort_unstable_by_key(|(number, ..)| *number);
+        due.into_iter().map(|(_, seq, body)| (seq, body)).collect()
+    }
+
+    /// Returns what a connection is sent for events on the session's stream, up to the event `until`; `sent` is the
+    /// number of the last request that it was sent.
     fn deliverable(
         &self,
         connection: &str,
         session: &SessionId,
-        events: &[Event],
+        (events, until): (&[Event], u64),
         is_elsewhere: bool,
+        sent: &mut u64,
     ) -> Vec<StreamMessage> {
         let Some(connection) = self.connections.get(connection) else { return Vec::new() };
         let Some(attachment) = connection.attached.get(session) else { return Vec::new() };
         let is_observer = connection.principal.role == Role::Observer;
-        let is_request = |event: &Event| matches!(event.kind, EventKind::Question | EventKind::ClientRequest);
-        let mut open_requests = HashMap::new();
-        if events.iter().any(is_request) {
-            let requests = self.agent_requests.values().filter(|request| request.session == *session);
-            open_requests.extend(requests.filter_map(|request| Some((request.seq?, &request.body))));
+        let mut open_questions = HashMap::new();
+        if events.iter().any(|event| event.kind == EventKind::Question) {
+            let questions = self.agent_requests.values();
+            let questions = questions.filter(|request| request.is_question && request.session == *session);
+            open_questions.extend(questions.filter_map(|request| Some((request.seq?, &request.body))));
         }
         let deliver = |event: &Event| {
             if !event.recipient.includes(&connection.ids) || !attachment.includes(event.seq, event.kind) {
@@ -685,11 +724,26 @@ impl HubState {
                 EventKind::Withdrawal => &event.body,
                 // The subscription has left out those that are answered.
                 EventKind::Question if is_elsewhere => &event.body,
-                EventKind::Question | EventKind::ClientRequest => *open_requests.get(&event.seq)?,
+                EventKind::Question => *open_questions.get(&event.seq)?,
+                EventKind::ClientRequest => return None,
             };
             Some(StreamMessage { id: attachment.number(event.seq), body: body.clone() })
         };
-        events.iter().filter_map(deliver).collect()
+        // What is asked while the history is shown follows it.
+        let requests = match until >= attachment.history_until {
+            true => self.due_requests(connection, session, until, sent),
+            false => Vec::new(),
+        };
+        let mut requests = requests.into_iter().peekable();
+        let mut messages = Vec::with_capacity(events.len() + requests.len());
+        for event in events {
+            while let Some((_, body)) = requests.next_if(|(after, _)| *after < event.seq) {
+                messages.push(StreamMessage { id: None, body });
+            }
+            messages.extend(deliver(event));
+        }
+        messages.extend(requests.map(|(_, body)| StreamMessage { id: None, body }));
+        messages
     }
 }
 

@@ -76,13 +76,22 @@ struct SessionLog {
     tail: VecDeque<Arc<[Event]>>,
     // The batch and the position of the pending run that takes the next event.
     pending_run: Option<(u64, usize)>,
-    committed: watch::Sender<u64>,
+    progress: watch::Sender<Progress>,
+}
+
+/// What the subscribers of a session wait for.
+#[derive(Debug, Clone, Copy, Default)]
+struct Progress {
+    /// The last committed event, as far as this server knows.
+    committed: u64,
+    /// How often subscribers were called without an event.
+    calls: u64,
 }
 
 impl Default for SessionLog {
     fn default() -> Self {
-        let (committed, _) = watch::channel(0);
-        Self { generation: None, last_seq: 0, tail: VecDeque::new(), pending_run: None, committed }
+        let (progress, _) = watch::channel(Progress::default());
+        Self { generation: None, last_seq: 0, tail: VecDeque::new(), pending_run: None, progress }
     }
 }
 
@@ -115,7 +124,7 @@ impl EventLog {
         let log = state.sessions.entry(session.clone()).or_default();
         (log.generation, log.last_seq) = (Some(generation), last_seq);
         (log.tail, log.pending_run) = (VecDeque::new(), None);
-        log.committed.send_replace(last_seq);
+        log.progress.send_modify(|progress| progress.committed = last_seq);
     }
 
     /// Accepts no more events for a session in a generation. Subscribers still read what is stored.
@@ -129,11 +138,11 @@ impl EventLog {
         if self.store.shared().is_some() {
             log.tail = VecDeque::new();
         }
-        if log.committed.receiver_count() == 0 {
+        if log.progress.receiver_count() == 0 {
             state.sessions.remove(session);
         } else {
             // Another server may have appended already.
-            log.committed.send_modify(|_| {});
+            log.progress.send_modify(|_| {});
         }
     }
 
@@ -154,7 +163,7 @@ impl EventLog {
         let state = self.lock();
         let logs = sessions.iter().filter_map(|session| state.sessions.get(session));
         for log in logs.filter(|log| log.generation.is_none()) {
-            log.committed.send_modify(|_| {});
+            log.progress.send_modify(|_| {});
         }
     }
 
@@ -170,7 +179,8 @@ impl EventLog {
         let state = self.lock();
         for (session, last) in last_seqs {
             if let Some(log) = state.sessions.get(session).filter(|log| log.generation.is_none()) {
-                log.committed.send_if_modified(|seen| std::mem::replace(seen, *last) != *last);
+                log.progress
+                    .send_if_modified(|progress| std::mem::replace(&mut progress.committed, *last) != *last);
             }
         }
     }
@@ -213,6 +223,15 @@ impl EventLog {
         drop(state);
         self.has_work.notify_one();
         Some(seq)
+    }
+
+    /// Lets the subscribers of an open session look at what else it has for them. Returns the number of its last event,
+    /// committed or not; `None` if the session is not open.
+    pub fn call_subscribers(&self, session: &SessionId) -> Option<u64> {
+        let state = self.lock();
+        let log = state.sessions.get(session).filter(|log| log.generation.is_some())?;
+        log.progress.send_modify(|progress| progress.calls += 1);
+        Some(log.last_seq)
     }
 
     /// Queues a change of the store, in order with events.
@@ -333,8 +352,8 @@ impl EventLog {
             }
             published += events.len();
             let last_seq = events.last().map_or(0, |event| event.seq);
-            log.committed.send_if_modified(|seq| {
-                *seq = last_seq;
+            log.progress.send_if_modified(|progress| {
+                progress.committed = last_seq;
                 false
             });
             changed.insert(session.clone());
@@ -350,7 +369,7 @@ impl EventLog {
         state.drop_oldest_runs();
         self.metrics.add_events(published as u64);
         for log in changed.iter().filter_map(|session| state.sessions.get(session)) {
-            log.committed.send_modify(|_| {});
+            log.progress.send_modify(|_| {});
         }
     }
 
@@ -359,8 +378,8 @@ impl EventLog {
     pub fn subscribe(self: &Arc<Self>, session: &SessionId, after: u64) -> Subscription {
         let mut state = self.lock();
         let log = state.sessions.entry(session.clone()).or_default();
-        let committed = log.committed.subscribe();
-        Subscription { log: Arc::clone(self), session: session.clone(), cursor: after, committed }
+        let progress = log.progress.subscribe();
+        Subscription { log: Arc::clone(self), session: session.clone(), cursor: after, calls: 0, progress }
     }
 }
 
@@ -439,7 +458,9 @@ pub struct Subscription {
     log: Arc<EventLog>,
     session: SessionId,
     cursor: u64,
-    committed: watch::Receiver<u64>,
+    // The calls that it has answered.
+    calls: u64,
+    progress: watch::Receiver<Progress>,
 }
 
 impl Subscription {
@@ -455,13 +476,14 @@ impl Subscription {
         self.cursor
     }
 
-    /// Waits for the next events. Nothing is lost if it is dropped while it waits.
+    /// Waits for the next events, or for [`EventLog::call_subscribers`]: then there may be none. Nothing is lost if it is
+    /// dropped while it waits.
     ///
     /// # Errors
     /// Fails if the store cannot be read.
     pub async fn next(&mut self) -> Result<Vec<Event>, StoreError> {
         loop {
-            self.committed.mark_unchanged();
+            let calls = self.progress.borrow_and_update().calls;
             let mut events = match self.recent() {
                 Some(events) => events,
                 None => self.log.store.events_after(&self.session, self.cursor, PAGE_BYTES).await?,
@@ -469,10 +491,14 @@ impl Subscription {
             if let Some(last) = events.last() {
                 let last = last.seq;
                 self.drop_answered_questions(&mut events).await?;
-                self.cursor = last;
+                (self.cursor, self.calls) = (last, calls);
                 return Ok(events);
             }
-            if self.committed.changed().await.is_err() {
+            if self.calls != calls {
+                self.calls = calls;
+                return Ok(events);
+            }
+            if self.progress.changed().await.is_err() {
                 // The log is gone with the server.
                 std::future::pending::<()>().await;
             }
@@ -486,14 +512,14 @@ impl Subscription {
     /// Fails if the store cannot be read.
     pub async fn next_until(&mut self, until: u64) -> Result<Option<Vec<Event>>, StoreError> {
         loop {
-            self.committed.mark_unchanged();
-            let is_final = *self.committed.borrow() >= until || !self.log.is_open(&self.session);
+            let committed = self.progress.borrow_and_update().committed;
+            let is_final = committed >= until || !self.log.is_open(&self.session);
             let events = self.log.store.events_after(&self.session, self.cursor, PAGE_BYTES).await?;
             if let Some(last) = events.last() {
                 self.cursor = last.seq;
                 return Ok(Some(events));
             }
-            if is_final || self.committed.changed().await.is_err() {
+            if is_final || self.progress.changed().await.is_err() {
                 return Ok(None);
             }
         }
@@ -520,7 +546,11 @@ impl Subscription {
         let log = state.sessions.get(&self.session)?;
         match log.generation {
             // A number that the session does not have yet, perhaps because the last events were lost.
-            Some(_) => self.cursor = self.cursor.min(log.last_seq),
+            Some(_) if self.cursor >= log.last_seq => {
+                self.cursor = log.last_seq;
+                return Some(Vec::new());
+            }
+            Some(_) => {}
             // Another server may append to it.
             None if self.log.store.shared().is_some() => return None,
             None => {}
@@ -546,7 +576,7 @@ impl Drop for Subscription {
         let mut state = self.log.lock();
         if let Some(log) = state.sessions.get(&self.session)
             && log.generation.is_none()
-            && log.committed.receiver_count() <= 1
+            && log.progress.receiver_count() <= 1
         {
             state.sessions.remove(&self.session);
         }

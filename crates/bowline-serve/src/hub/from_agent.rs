@@ -149,6 +149,7 @@ fn route_request(hub: &Hub, worker: WorkerId, id: &RequestId, raw: &[u8], method
         body: body.clone(),
         seq: None,
         target: None,
+        number: 0,
         is_question,
         deadline: Instant::now() + timeout,
     };
@@ -163,10 +164,10 @@ fn route_request(hub: &Hub, worker: WorkerId, id: &RequestId, raw: &[u8], method
         }
         request.seq = hub.log.append(&session, EventKind::Question, Recipient::All, body);
     }
-    if !is_question && let Some(open) = state.sessions.get(&session) {
-        hub.assign_request(&mut request, open, &state.connections);
+    state.agent_requests.insert(name.clone(), request);
+    if !is_question {
+        hub.assign_request(state, &name);
     }
-    state.agent_requests.insert(name, request);
 }
 
 fn route_response(
@@ -312,6 +313,7 @@ fn register_session(
             setup: setup.clone(),
             pending: PendingWork::default(),
             attached: HashSet::new(),
+            last_request: 0,
         },
     );
     for update in history {

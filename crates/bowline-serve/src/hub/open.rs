@@ -163,6 +163,7 @@ async fn try_open(
         setup,
         pending,
         attached: HashSet::new(),
+        last_request: 0,
     };
     Ok((open, worker))
 }

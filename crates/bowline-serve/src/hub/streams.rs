@@ -46,15 +46,18 @@ impl Drop for OpenStream {
     }
 }
 
-/// Returns the messages for a connection among some events. None if the client has loaded the session again since
-/// `loads`: they are sent after its history.
+/// Returns the messages for a connection among some events, which a subscription has returned, with the requests that
+/// it was not sent since the one with the number `sent`. None if the client has loaded the session again since `loads`:
+/// they are sent after its history.
 fn messages_of(
     hub: &Hub,
     connection: &str,
-    session: &SessionId,
+    subscription: &Subscription,
     loads: Option<u64>,
     events: &[Event],
+    sent: &mut u64,
 ) -> Vec<StreamMessage> {
+    let session = subscription.session();
     let is_elsewhere = hub.is_elsewhere(session);
     let mut state = hub.lock();
     if let (Some(last), Some(attachment)) = (events.last(), state.attachment(connection, session)) {
@@ -64,7 +67,7 @@ fn messages_of(
         // A client that comes back without a number gets what follows what was sent.
         attachment.after = last.seq;
     }
-    state.deliverable(connection, session, events, is_elsewhere)
+    state.deliverable(connection, session, (events, subscription.cursor()), is_elsewhere, sent)
 }
 
 /// Sends the response that waited for a session's history.
@@ -186,8 +189,10 @@ pub struct SessionStream {
 struct Position {
     subscription: Subscription,
     loads: u64,
-    // Whether the response after the history, and the open requests, were sent.
+    // Whether the response after the history, and the open questions, were sent.
     is_caught_up: bool,
+    // The number of the last request that was sent.
+    sent_request: u64,
 }
 
 impl SessionStream {
@@ -261,29 +266,37 @@ impl SessionStream {
                 subscription: hub.log.subscribe(&self.session, attachment.after),
                 loads: attachment.loads,
                 is_caught_up: false,
+                sent_request: 0,
             }));
             let cursor = position.subscription.cursor();
             if !position.is_caught_up && cursor >= attachment.history_until {
                 // Nothing has changed yet if this is dropped while it waits.
-                let open = hub.open_requests(&self.open.connection, &self.session, cursor).await;
+                let open = hub.open_questions(&self.open.connection, &self.session, cursor).await;
                 position.is_caught_up = true;
                 release_response(&hub, &self.open.connection, &self.session);
-                if !open.is_empty() {
-                    return Some(open.into_iter().map(|body| StreamMessage { id: None, body }).collect());
+                let mut messages: Vec<StreamMessage> =
+                    open.into_iter().map(|body| StreamMessage { id: None, body }).collect();
+                let Position { subscription, loads, sent_request, .. } = position;
+                let connection = &self.open.connection;
+                messages.extend(messages_of(&hub, connection, subscription, Some(*loads), &[], sent_request));
+                if !messages.is_empty() {
+                    return Some(messages);
                 }
             }
+            let Position { subscription, loads, sent_request, .. } = position;
             let events = async {
                 match has_ended {
-                    true => position.subscription.next_until(u64::MAX).await,
-                    false => position.subscription.next().await.map(Some),
+                    true => subscription.next_until(u64::MAX).await,
+                    false => subscription.next().await.map(Some),
                 }
             };
             tokio::select! {
                 events = events => {
                     // Nothing is left, or the store cannot be read.
                     let events = events.ok()??;
-                    let loads = Some(position.loads);
-                    let messages = messages_of(&hub, &self.open.connection, &self.session, loads, &events);
+                    let connection = &self.open.connection;
+                    let messages =
+                        messages_of(&hub, connection, subscription, Some(*loads), &events, sent_request);
                     if !messages.is_empty() {
                         return Some(messages);
                     }
@@ -304,7 +317,7 @@ impl Drop for SessionStream {
     }
 }
 
-/// The number of a subscription, open requests that are sent again, and the next events.
+/// The number of a subscription, open questions that are sent again, and the next events.
 type NextEvents = BoxFuture<'static, (u64, Subscription, Vec<Bytes>, Result<Vec<Event>, StoreError>)>;
 
 /// Everything for one connection on one stream.
@@ -318,11 +331,12 @@ pub struct MergedStream {
     is_own_finished: bool,
 }
 
-/// A subscription of a merged stream, by number, and the last event that it has sent.
+/// A subscription of a merged stream, by number, and the last event and request that it has sent.
 #[derive(Clone, Copy)]
 struct MergedPosition {
     number: u64,
     cursor: u64,
+    sent_request: u64,
 }
 
 impl MergedStream {
@@ -360,7 +374,7 @@ impl MergedStream {
                         self.last += 1;
                         // An earlier subscription goes on where it is: what it has not sent may be a response.
                         let cursor = self.current.get(&session).map_or(after, |earlier| earlier.cursor);
-                        let position = MergedPosition { number: self.last, cursor };
+                        let position = MergedPosition { number: self.last, cursor, sent_request: 0 };
                         self.current.insert(session.clone(), position);
                         let subscription = hub.log.subscribe(&session, cursor);
                         self.sessions.push(first_events(&hub, &connection, self.last, subscription));
@@ -370,18 +384,18 @@ impl MergedStream {
                     let session = subscription.session().clone();
                     let is_attached =
                         hub.lock().connections.get(&connection)?.attached.contains_key(&session);
-                    if self.current.get(&session).is_none_or(|current| current.number != number) {
-                        continue;
-                    }
+                    let current = self.current.get(&session).filter(|current| current.number == number);
+                    let Some(mut sent_request) = current.map(|current| current.sent_request) else { continue };
                     if !is_attached {
                         self.current.remove(&session);
                         continue;
                     }
-                    let cursor = subscription.cursor();
-                    self.current.insert(session.clone(), MergedPosition { number, cursor });
                     let mut messages: Vec<StreamMessage> =
                         open.into_iter().map(|body| StreamMessage { id: None, body }).collect();
-                    messages.extend(messages_of(&hub, &connection, &session, None, &events.ok()?));
+                    let events = events.ok()?;
+                    messages.extend(messages_of(&hub, &connection, &subscription, None, &events, &mut sent_request));
+                    let cursor = subscription.cursor();
+                    self.current.insert(session, MergedPosition { number, cursor, sent_request });
                     self.sessions.push(next_events(number, subscription));
                     if !messages.is_empty() {
                         return Some(messages);
@@ -400,7 +414,7 @@ fn next_events(number: u64, mut subscription: Subscription) -> NextEvents {
     })
 }
 
-/// Begins with the open requests before the subscription, if there are any.
+/// Begins with the open questions before the subscription, if there are any.
 fn first_events(
     hub: &Arc<Hub>,
     connection: &ConnectionId,
@@ -409,7 +423,7 @@ fn first_events(
 ) -> NextEvents {
     let (hub, connection) = (Arc::clone(hub), connection.clone());
     Box::pin(async move {
-        let open = hub.open_requests(&connection, subscription.session(), subscription.cursor()).await;
+        let open = hub.open_questions(&connection, subscription.session(), subscription.cursor()).await;
         if open.is_empty() {
             return next_events(number, subscription).await;
         }

@@ -290,8 +290,11 @@ async fn files_come_from_the_client_that_offers_them() {
     let phone = setup.server.client(&setup.token).await;
     let mut phone_stream = phone.stream(Some(&session), Some(0)).await;
     editor.prompt(2, &session, "read /f").await;
-    let (_, request) = stream.next().await;
-    assert_eq!(request["method"], "fs/read_text_file");
+    // The request follows what the agent said before it, and is no event.
+    let (number, said) = stream.next().await;
+    assert_eq!((number, describe(&said)), (Some(3), "reading".to_owned()));
+    let (number, request) = stream.next().await;
+    assert_eq!((number, &request["method"]), (None, &json!("fs/read_text_file")));
     // The stream is cut before the answer; the request is sent again with the same id.
     drop(stream);
     let mut stream = editor.stream(Some(&session), Some(3)).await;
@@ -305,7 +308,7 @@ async fn files_come_from_the_client_that_offers_them() {
     while seen.last().is_none_or(|line| line != "unsaved") {
         seen.push(describe(&phone_stream.next().await.1));
     }
-    assert_eq!(seen, ["available_commands_update", "user: read /f", "unsaved"]);
+    assert_eq!(seen, ["available_commands_update", "user: read /f", "reading", "unsaved"]);
 }
 
 #[tokio::test]
@@ -313,7 +316,7 @@ async fn a_request_for_files_without_a_client_fails_in_time() {
     let mut setup = setup_with(HubOptions { client_timeout: Duration::ZERO, ..HubOptions::default() }).await;
     setup.client.prompt(2, &setup.session, "read /f").await;
     let shown = setup.stream.until_response(2).await;
-    assert_eq!(shown[0], "3 no client that offers fs/read_text_file is connected to this session");
+    assert_eq!(shown[1], "4 no client that offers fs/read_text_file is connected to this session");
 }
 
 #[tokio::test]
@@ -546,9 +549,11 @@ async fn a_client_that_closes_a_session_gives_its_requests_back() {
     let phone = setup.server.client(&setup.token).await;
     let mut phone_stream = phone.stream(Some(&session), Some(1)).await;
     editor.prompt(2, &session, "read /f").await;
+    assert_eq!(describe(&stream.next().await.1), "reading");
     assert_eq!(stream.next().await.1["method"], "fs/read_text_file");
     editor.request(3, "session/close", json!({ "sessionId": session })).await;
     assert_eq!(describe(&phone_stream.next().await.1), "user: read /f");
+    assert_eq!(describe(&phone_stream.next().await.1), "reading");
     let answer = describe(&phone_stream.next().await.1);
     assert_eq!(answer, "no client that offers fs/read_text_file is connected to this session");
 }

@@ -239,6 +239,7 @@ impl ScriptedAgent {
                 self.chunk(session, &answer["result"]["outcome"].to_string()).await;
             }
             ("read", path) => {
+                self.chunk(session, "reading").await;
                 let answer =
                     self.call("fs/read_text_file", json!({ "sessionId": session, "path": path })).await;
                 let text = answer["result"]["content"].as_str().or(answer["error"]["message"].as_str());
