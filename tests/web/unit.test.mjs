@@ -256,17 +256,23 @@ describe("views", () => {
     assert.deepEqual(names.map(({ name, detail }) => `${name}: ${detail}`), ["session/update: plan", "session/prompt: request 3", "result: request 3", "error: request 3: no", "no message: "]);
   });
 
-  test("messages of a session have a direction and a number, and of the page a time and a request", async () => {
+  test("messages of a session and of the page have a direction and a request", async () => {
     const { eventEntry, trafficEntries } = await load("views/wire.js");
-    const describe = ({ key, direction, name, detail }) => `${key} ${direction} ${name}: ${detail}`;
+    const describe = ({ key, direction, name, detail, missing }) => `${key} ${direction} ${name}: ${detail}${missing ? `; ${missing}` : ""}`;
     const update = (sessionUpdate) => ({ method: "session/update", params: { update: { sessionUpdate } } });
     const events = [
       { seq: 1, kind: "update", message: update("user_message_chunk") }, { seq: 2, kind: "update", message: update("agent_message_chunk") },
-      { seq: 3, kind: "request", message: null }, { seq: 4, kind: "response", message: { id: 7, result: { stopReason: "end_turn" } } },
+      { seq: 3, kind: "request", client: "a", message: null }, { seq: 4, kind: "response", client: "a", message: { id: 7, result: { stopReason: "end_turn" } } },
+      { seq: 5, kind: "message", client: "b", message: { id: 7, method: "session/prompt" } }, { seq: 6, kind: "question", message: { id: "q", method: "elicitation/create" } },
+      { seq: 7, kind: "answer", client: "b", message: { id: "q", result: { action: "accept" } } }, { seq: 8, kind: "response", client: "b", message: { id: 7, error: { message: "no" } } },
+      { seq: 9, kind: "message", client: "b", message: { method: "session/cancel", params: {} } },
     ];
-    assert.deepEqual(events.map((event) => describe(eventEntry(event))), [
-      "e1 out session/update: user_message_chunk", "e2 in session/update: agent_message_chunk",
-      "e3 in request to one client: not kept", "e4 in result: request 7: end_turn",
+    const methods = new Map();
+    assert.deepEqual(events.map((event) => describe(eventEntry(event, methods))), [
+      "e1 in session/update: user_message_chunk", "e2 in session/update: agent_message_chunk",
+      "e3 in request to one client: not kept; Requests for one client's files and terminals are not kept.", "e4 in result: request 7: end_turn",
+      "e5 out session/prompt: request 7; Its parameters are not kept: they are long, or may be secret.", "e6 in elicitation/create: request q",
+      "e7 out result: elicitation/create, request q; What was filled in is not kept.", "e8 in error: session/prompt, request 7: no", "e9 out session/cancel: ",
     ]);
     const traffic = [["out", { id: 1, method: "session/prompt" }], ["in", { id: 1, method: "session/request_permission" }], ["out", { id: 1, result: {} }], ["in", { id: 1, error: { message: "no" } }]];
     const rows = trafficEntries([...traffic.map(([direction, message], index) => ({ number: index + 5, at: 0, direction, text: JSON.stringify(message) })), { number: 9, at: 0, direction: "in", text: "{" }]);

@@ -681,6 +681,8 @@ impl HubState {
             }
             let body = match event.kind {
                 EventKind::Update | EventKind::Notification | EventKind::Response => &event.body,
+                EventKind::TurnEnd if connection.wants_turn_ends() => &event.body,
+                EventKind::TurnEnd | EventKind::ClientMessage | EventKind::Answer => return None,
                 EventKind::Withdrawal | EventKind::Question if is_observer => return None,
                 EventKind::Withdrawal => &event.body,
                 // The subscription has left out those that are answered.

@@ -65,7 +65,7 @@ impl Attachment {
     /// Returns whether an event of a kind is sent on the session's stream.
     pub(super) fn includes(&self, seq: u64, kind: EventKind) -> bool {
         match kind {
-            EventKind::Update => seq > self.shown_until,
+            EventKind::Update | EventKind::TurnEnd => seq > self.shown_until,
             EventKind::Response => seq > self.seen,
             _ => seq > self.history_until,
         }

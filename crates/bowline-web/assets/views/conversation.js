@@ -1,8 +1,8 @@
 // The conversation of a session, its open questions, and the prompt.
 
 import { Component, html, useLayoutEffect, useMemo, useState } from "../lib.js";
-import { connectionState, me, openSession, stopNote } from "../client.js";
-import { compact, costText, firstLine, plural, sentence, visible } from "../format.js";
+import { connectionState, me, openSession } from "../client.js";
+import { compact, costText, firstLine, plural, visible } from "../format.js";
 import { Icon } from "../icons.js";
 import { Markdown } from "../markdown.js";
 import { routeHash } from "../router.js";
@@ -64,7 +64,7 @@ export function Conversation({ id }) {
     ${session.status.value === "ready" && state.items.length === 0 && html`<${Empty} title="What should the agent do?"><p class="muted">It works in <span class="path">${root}</span>. Every change can be undone.</p><//>`}
     <${VirtualList} id=${id} items=${state.items} revision=${revision} busy=${isBusy} label="Conversation" isFeed follows=${session.ownTurn.value} row=${row}
       header=${state.dropped > 0 && html`<p class="muted center">${plural(state.dropped, "earlier entry", "earlier entries")} left out</p>`}
-      footer=${html`<${Progress} session=${session} isBusy=${isBusy} isWaiting=${questions.length > 0} />`} />
+      footer=${html`<${Progress} isWorking=${isBusy && questions.length === 0} />`} />
     <div class="bottom">
       ${state.plan.length > 0 && html`<${Plan} entries=${state.plan} />`}
       ${question && html`<${Boundary} of=${question.id}>${question.method === "session/request_permission"
@@ -102,17 +102,9 @@ export function SessionTabs({ id, current }) {
   return html`<nav class="tabs" aria-label="Session views">${tabs.map(([view, name]) => html`<a href=${routeHash({ view, id })} aria-current=${view === current ? "page" : undefined}>${name}</a>`)}</nav>`;
 }
 
-/** @param {{session: import("../client.js").LiveSession, isBusy: boolean, isWaiting: boolean}} props */
-function Progress({ session, isBusy, isWaiting }) {
-  const last = session.state.items[session.state.items.length - 1];
-  const summary = isBusy || session.isLoading.value || session.status.value !== "ready" ? null : session.summary.value;
-  const note = summary?.failure ? { level: /** @type {const} */ ("error"), text: sentence(summary.failure) } : stopNote(summary?.stopReason);
-  // The tab that sent the prompt has the note already; others, and a page that was loaded again, do not.
-  if (note && !(last?.kind === "note" && last.level === note.level)) {
-    return html`<div class="item"><${Note} item=${{ ...note, detail: "" }} /></div>`;
-  }
-  if (connectionState.value === "open" && isBusy && !isWaiting) return html`<p class="progress" role="status"><span class="pulse" aria-hidden="true"></span>Working</p>`;
-  return html`<p class="progress" role="status"></p>`;
+/** @param {{isWorking: boolean}} props */
+function Progress({ isWorking }) {
+  return html`<p class="progress" role="status">${isWorking && connectionState.value === "open" && html`<span class="pulse" aria-hidden="true"></span>Working`}</p>`;
 }
 
 /** @param {{entries: import("../types.js").PlanEntry[]}} props */
@@ -175,7 +167,7 @@ function Thought({ item, isOpen, onToggle, isLast }) {
   </div>`;
 }
 
-/** @param {{item: Pick<import("../types.js").NoteItem, "level"|"text"|"detail">}} props */
+/** @param {{item: import("../types.js").NoteItem}} props */
 function Note({ item }) {
   return html`<div class=${`note note-${item.level}`} role=${item.level === "error" ? "alert" : undefined}>${item.level !== "info" && html`<${Icon} name="warning" />`}<div><p><bdi>${visible(item.text)}</bdi></p>${item.detail && html`<p class="muted plain">${visible(item.detail)}</p>`}</div></div>`;
 }
