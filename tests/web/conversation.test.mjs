@@ -131,6 +131,58 @@ describe("conversation", () => {
     await shown(page, "echo: again @README.md; resource_link README.md");
   });
 
+  test("entries out of sight are found", async () => {
+    const page = await site.open();
+    await startSession(page);
+    await prompt(page, "many 400");
+    await shown(page, "Message 399");
+    await prompt(page, "think");
+    await shown(page, "I will bound it");
+    await prompt(page, "command make the needle");
+    await answerWith(page, "Allow once");
+    await shown(page, "answer: once");
+    await isIdle(page);
+    await page.getByRole("combobox", { name: "Prompt" }).blur();
+    await page.keyboard.press("f");
+    const find = page.getByRole("searchbox", { name: "Find in the conversation" });
+    const count = page.getByRole("search").getByRole("status");
+    const isInSight = (text) => page.waitForFunction((wanted) => {
+      const list = document.querySelector(".scroller").getBoundingClientRect();
+      return [...document.querySelectorAll(".item")].some((item) => {
+        const { top } = item.getBoundingClientRect();
+        return new RegExp(wanted).test(item.textContent) && top >= list.top && top < list.bottom;
+      });
+    }, text);
+    await find.fill("MESSAGE 7");
+    // 7 and 70 to 79: what is in sight comes after all of them.
+    await count.getByText("1 of 11").waitFor();
+    await isInSight("Message 7\\b");
+    for (const [key, place, text] of [["Enter", "2 of 11", "Message 70"], ["Shift+Enter", "1 of 11", "Message 7\\b"], ["Shift+Enter", "11 of 11", "Message 79"]]) {
+      await page.keyboard.press(key);
+      await count.getByText(place).waitFor();
+      await isInSight(text);
+    }
+    assert.equal(await page.evaluate(() => [...CSS.highlights.get("found")].map(String).join()), "Message 7");
+    // A thought is opened, and a command is known by what it runs.
+    await find.fill("without a limit");
+    await count.getByText("1 of 1").waitFor();
+    await isInSight("The buffer grows without a limit.");
+    await find.fill("needle");
+    await count.getByText("1 of 2").waitFor();
+    await page.getByRole("button", { name: "Next" }).click();
+    await count.getByText("2 of 2").waitFor();
+    await find.fill("nowhere");
+    await count.getByText("Nothing found").waitFor();
+    await find.fill("Message 350");
+    await count.getByText("1 of 1").waitFor();
+    await page.keyboard.press("Escape");
+    await find.waitFor({ state: "detached" });
+    assert.match(await page.evaluate(() => document.activeElement.textContent), /^Message 350/);
+    assert.equal(await page.evaluate(() => CSS.highlights.has("found")), false);
+    await page.keyboard.press("Control+f");
+    await find.waitFor();
+  });
+
   test("earlier prompts come back in an empty one", async () => {
     const page = await site.open();
     await startSession(page);

@@ -1,11 +1,14 @@
 // The page's pure modules, its types, its vendored files, and the size of what a first visit loads.
 
 import assert from "node:assert/strict";
-import { readFile } from "node:fs/promises";
+import { spawnSync } from "node:child_process";
+import { existsSync } from "node:fs";
+import { mkdir, mkdtemp, readFile, rm, symlink, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
 import { dirname, join, normalize } from "node:path";
 import { describe, test } from "node:test";
 import { gzipSync } from "node:zlib";
-import { assetsDir } from "./packages.mjs";
+import { assetsDir, packagesDir, testsDir } from "./packages.mjs";
 import { checkTypes } from "./types.mjs";
 import { readVendored, vendoredFiles } from "./vendor.mjs";
 
@@ -30,7 +33,7 @@ describe("store", () => {
   test("chunks join until the kind, the message or the turn changes", () => {
     const state = createState();
     fold([chunk("agent_message", "a"), chunk("agent_message", "b"), chunk("agent_thought", "c"), chunk("agent_message", "d", "1"), chunk("agent_message", "e", "2")], state);
-    endTurn(state);
+    endTurn(state, { stopReason: "end_turn" });
     assert.deepEqual(fold([chunk("agent_message", "f")], state), ["agent ab", "thought c", "agent d", "agent e", "agent f"]);
   });
 
@@ -320,5 +323,33 @@ describe("files", () => {
       assert.doesNotMatch(text, /innerHTML|outerHTML|insertAdjacentHTML|document\.write|dangerouslySetInnerHTML|\beval\(|new Function/, path);
       assert.doesNotMatch(text, /https?:\/\/(?!example\.com)[a-z]/, `${path} names another host`);
     }
+  });
+});
+
+describe("browser", () => {
+  /** Returns what the check of the packaged browser says, if that is a program with this text. */
+  async function check(text) {
+    const directory = await mkdtemp(join(tmpdir(), "bowline-browser-"));
+    try {
+      const modules = join(packagesDir, "node_modules");
+      const { version } = JSON.parse(await readFile(join(modules, "@sparticuz/chromium/package.json"), "utf8"));
+      await symlink(modules, join(directory, "node_modules"));
+      const [program, partial] = [join(directory, `browser-${version}`, "chromium"), join(directory, `browser-${version}.x1`)];
+      await mkdir(dirname(program));
+      await mkdir(partial);
+      await writeFile(program, text, { mode: 0o755 });
+      const env = { ...process.env, BOWLINE_WEB_PACKAGES: directory, BOWLINE_PACKAGED_CHROMIUM: "1" };
+      const { status, stdout, stderr } = spawnSync(process.execPath, [join(testsDir, "browser.mjs")], { env, encoding: "utf8" });
+      assert.equal(existsSync(partial), false, "one that was not unpacked to the end is removed");
+      return `${status} ${stdout.trim()}${/Error: (.*)/.exec(stderr)?.[1].replace(directory, "") ?? ""}`;
+    } finally {
+      await rm(directory, { recursive: true });
+    }
+  }
+
+  test("one that does not start is named with the reason", async () => {
+    assert.equal(await check("#!/bin/sh\necho Chromium 1\n"), "0 Chromium 1");
+    assert.match(await check("#!/bin/sh\necho no library >&2\nexit 127\n"), /^1 .*\/chromium does not start: no library$/);
+    assert.match(await check("#!/missing/interpreter\n"), /^1 .*\/chromium does not start: spawnSync .* ENOENT$/);
   });
 });

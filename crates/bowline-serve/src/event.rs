@@ -75,6 +75,13 @@ pub enum Recipient {
 }
 
 impl Recipient {
+    /// Returns whether a connection with these ids gets the event in a session's history: also what it sent itself, and so
+    /// was not sent.
+    #[must_use]
+    pub fn includes_in_history(&self, ids: &[ConnectionId]) -> bool {
+        matches!(self, Self::AllBut(_)) || self.includes(ids)
+    }
+
     /// Returns whether a connection with these ids gets the event: its own id, and those of connections it took over.
     #[must_use]
     pub fn includes(&self, ids: &[ConnectionId]) -> bool {

@@ -676,7 +676,11 @@ impl HubState {
             open_requests.extend(requests.filter_map(|request| Some((request.seq?, &request.body))));
         }
         let deliver = |event: &Event| {
-            if !event.recipient.includes(&connection.ids) || !attachment.includes(event.seq, event.kind) {
+            let is_recipient = match attachment.is_history(event.seq, event.kind) {
+                true => event.recipient.includes_in_history(&connection.ids),
+                false => event.recipient.includes(&connection.ids),
+            };
+            if !is_recipient || !attachment.includes(event.seq, event.kind) {
                 return None;
             }
             let body = match event.kind {

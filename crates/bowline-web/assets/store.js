@@ -152,6 +152,15 @@ export function messageText(item) {
   return item.parts.map((part) => (part.type === "text" ? part.text : "")).join("");
 }
 
+/** Returns what can be found of an item: of a tool call its title, paths and command. @param {Item} item */
+export function itemText(item) {
+  if (item.kind === "note") return `${item.text}\n${item.detail}`;
+  if (item.kind !== "tool") return item.parts.map((part) => (part.type === "text" ? part.text : part.type === "link" ? part.name : "")).join("");
+  const { title, locations, rawInput } = item.call;
+  const command = rawInput?.command;
+  return [title, ...locations.map(({ path }) => path), ...(Array.isArray(command) ? command : [command])].filter((text) => typeof text === "string").join("\n");
+}
+
 /** Returns whether a prompt is in the conversation, at its end or near it. @param {SessionState} state @param {string} text */
 export function hasPrompt(state, text) {
   return state.items.slice(-500).some((item) => item.kind === "user" && messageText(item).trim() === text.trim());

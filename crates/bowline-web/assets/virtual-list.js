@@ -9,6 +9,9 @@ const ESTIMATE = 90;
 /** How far beyond the visible part rows are rendered, in pixels. */
 const OVERSCAN = 800;
 
+/** How far below the upper edge a row is that the list was taken to, in pixels. */
+const TARGET_OFFSET = 60;
+
 /** How close to the end counts as being there, in pixels. */
 const END_SLACK = 48;
 
@@ -38,10 +41,10 @@ export function visibleRange(heights, top, height) {
 
 /**
  * @template {{key: string, version: number}} T
- * @param {{items: T[], revision: number, label: string, busy: boolean, row: (item: T, index: number) => any, id: string, isFeed?: boolean, follows?: boolean, header?: any, footer?: any}} props
- * `follows` takes the list to its end when it becomes true.
+ * @param {{items: T[], revision: number, label: string, busy: boolean, row: (item: T, index: number) => any, id: string, isFeed?: boolean, follows?: boolean, target?: {key: string}|null, header?: any, footer?: any}} props
+ * `follows` takes the list to its end when it becomes true, and a new `target` takes it to a row.
  */
-export function VirtualList({ items, revision, label, busy, row, id, isFeed, follows, header, footer }) {
+export function VirtualList({ items, revision, label, busy, row, id, isFeed, follows, target, header, footer }) {
   const scroller = useRef(/** @type {HTMLDivElement|null} */ (null));
   const known = useRef(/** @type {Map<string, number>} */ (new Map()));
   const atEnd = useRef(true);
@@ -148,6 +151,18 @@ export function VirtualList({ items, revision, label, busy, row, id, isFeed, fol
   useLayoutEffect(() => {
     if (follows) toEnd();
   }, [follows]);
+
+  useLayoutEffect(() => {
+    const element = scroller.current;
+    const place = target ? items.findIndex((item) => item.key === target.key) : -1;
+    if (!element || !target || place < 0) return;
+    atEnd.current = false;
+    setAway(true);
+    // Most heights before it may be estimates: it is put in its place once it is rendered.
+    anchor.current = { key: target.key, offset: TARGET_OFFSET };
+    scrollTo(element, heights.slice(0, place).reduce((sum, height) => sum + height, 0) - TARGET_OFFSET);
+    setView({ top: element.scrollTop, height: element.clientHeight });
+  }, [target]);
 
   const onKeyDown = (/** @type {KeyboardEvent} */ event) => {
     if (event.target !== scroller.current) return;

@@ -172,7 +172,7 @@ impl ConnectionStream {
                 EventKind::TurnEnd => connection.wants_turn_ends(),
                 _ => false,
             };
-            is_history && event.seq <= until && event.recipient.includes(&connection.ids)
+            is_history && event.seq <= until && event.recipient.includes_in_history(&connection.ids)
         };
         let shown = events.iter().filter(is_shown);
         shown.map(|event| StreamMessage { id: None, body: event.body.clone() }).collect()

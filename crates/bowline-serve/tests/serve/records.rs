@@ -92,7 +92,8 @@ async fn what_clients_send_is_recorded_and_sent_to_nobody() {
         not to be kept
         current_mode_update
         user: wait
-        waiting"#]].assert_eq(&seen.join("\n"));
+        waiting"#]]
+    .assert_eq(&seen.join("\n"));
 }
 
 #[tokio::test]

@@ -483,9 +483,9 @@ async fn a_stream_that_is_cut_while_a_session_is_loaded_loses_nothing() {
     let mut second = SessionStream::open(hub, &connection, &session, Some(5)).await.unwrap();
     drop(first);
     // The prompt and 3,000 updates; the response to the other client is not for this one.
-    assert_eq!(until_number(&mut second, 3002).await, (6..=3002).collect::<Vec<u64>>());
+    assert_eq!(until_number(&mut second, 3003).await, (6..=3003).collect::<Vec<u64>>());
     setup.client.prompt(3, &setup.session, "count 1").await;
-    assert_eq!(until_number(&mut second, 3005).await, [3004, 3005]);
+    assert_eq!(until_number(&mut second, 3008).await, [3007, 3008]);
     assert_eq!(own.until_response(1).await.len(), 1);
 }
 
@@ -511,10 +511,11 @@ async fn a_session_that_is_loaded_again_is_shown_again() {
     setup.client.request(3, "session/load", load(&setup.session, setup.place.path())).await;
     setup.own.until_response(3).await;
     setup.client.prompt(4, &setup.session, "count 1").await;
-    // Without numbers, which the client has seen. Its own prompts are not sent to it.
+    // Without numbers, which the client has seen. Its own prompts are part of the history, and later ones are not sent to it.
     expect![[r#"
         [
             "- available_commands_update",
+            "- user: count 1",
             "- 1",
             "9 1",
             "11 result {\"stopReason\":\"end_turn\"}",
