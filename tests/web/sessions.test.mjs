@@ -387,7 +387,7 @@ describe("records", () => {
     const page = await site.open();
     const id = await startSession(page);
     await prompt(page, "propose");
-    const tab = await site.openTab(page, `#/s/${id}`);
+    const tab = await site.openWindow(page, `#/s/${id}`);
     await answerWith(tab, "Allow once");
     await shown(page, "answer: once");
     await prompt(page, "wait");
@@ -472,7 +472,7 @@ describe("faults", () => {
   test("a reload and a second tab say how each turn ended", async () => {
     const page = await site.open();
     const id = await startSession(page);
-    const tab = await site.openTab(page, `#/s/${id}`);
+    const tab = await site.openWindow(page, `#/s/${id}`);
     const expected = [];
     const isShown = async (view, ...entries) => {
       await conversation(view).locator(".item").filter({ hasText: entries.at(-1) }).last().waitFor();
@@ -528,7 +528,7 @@ describe("faults", () => {
   test("a second tab and a reload show the same conversation", async () => {
     const page = await site.open();
     const id = await startSession(page);
-    const tab = await site.openTab(page, `#/s/${id}`);
+    const tab = await site.openWindow(page, `#/s/${id}`);
     await tab.getByRole("combobox", { name: "Prompt" }).waitFor();
     await prompt(page, "both see this");
     await shown(tab, "echo: both see this");
@@ -752,6 +752,10 @@ describe("people", () => {
       await conversation(page).getByRole("button", { name: /Sign README/ }).click();
       await conversation(page).getByRole("region", { name: "Changes of README.md" }).waitFor();
       await check("conversation");
+      await page.getByRole("button", { name: "Find in the conversation" }).click();
+      await page.getByRole("searchbox", { name: "Find in the conversation" }).fill("bound it");
+      await page.getByRole("search").getByRole("status").getByText("1 of 1").waitFor();
+      await check("find");
       for (const [hash, ready] of [["#/", "hello"], [`#/s/${id}/changes`, "Undo turn"], [`#/s/${id}/wire`, "session/update"], ["#/audit", "README.md"], ["#/status", "in order"]]) {
         await page.goto(`${site.server.origin}/${hash}`);
         await page.getByRole("main").getByText(ready).first().waitFor();
