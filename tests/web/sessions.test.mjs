@@ -397,6 +397,9 @@ describe("records", () => {
     await page.getByRole("link", { name: "Wire" }).click();
     await page.getByRole("button", { name: /session\/update agent_message_chunk/ }).first().click();
     await page.getByLabel("Raw message").getByText('"answer: once"').waitFor();
+    // It has opened below where it was.
+    const opened = page.locator(".wire-line[aria-expanded=true]");
+    assert.ok(await opened.evaluate((element) => element.getBoundingClientRect().top >= element.closest(".scroller").getBoundingClientRect().top));
     const row = (name) => page.getByRole("button", { name });
     await row(/^2\W+\d\d:\d\d:\d\d\W+sent\W*session\/prompt\W*request \d+/).waitFor();
     await row(/^3\W+\d\d:\d\d:\d\d\W+received\W*session\/update\W*user_message_chunk/).waitFor();
@@ -752,7 +755,8 @@ describe("people", () => {
       await conversation(page).getByRole("button", { name: /Sign README/ }).click();
       await conversation(page).getByRole("region", { name: "Changes of README.md" }).waitFor();
       await check("conversation");
-      await page.getByRole("button", { name: "Find in the conversation" }).click();
+      if (viewport === PHONE) await page.keyboard.press("Control+f");
+      else await page.getByRole("button", { name: "Find in the conversation" }).click();
       await page.getByRole("searchbox", { name: "Find in the conversation" }).fill("bound it");
       await page.getByRole("search").getByRole("status").getByText("1 of 1").waitFor();
       await check("find");

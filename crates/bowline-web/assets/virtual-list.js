@@ -50,6 +50,8 @@ export function VirtualList({ items, revision, label, busy, row, id, isFeed, fol
   const atEnd = useRef(true);
   // Where the list was, which tells a person who scrolls back from rows that came meanwhile.
   const lastTop = useRef(0);
+  // Whether a row was opened or closed since it was rendered.
+  const isToggled = useRef(false);
   const [, redraw] = useState(0);
   const [view, setView] = useState({ top: Infinity, height: 800 });
   const [away, setAway] = useState(false);
@@ -90,6 +92,8 @@ export function VirtualList({ items, revision, label, busy, row, id, isFeed, fol
     }
   };
 
+  const isNearEnd = (/** @type {HTMLDivElement} */ element) => element.scrollHeight - element.scrollTop - element.clientHeight < END_SLACK;
+
   const scrollTo = (/** @type {HTMLDivElement} */ element, /** @type {number} */ position) => {
     element.scrollTop = position;
     lastTop.current = element.scrollTop;
@@ -98,8 +102,7 @@ export function VirtualList({ items, revision, label, busy, row, id, isFeed, fol
   const onScroll = () => {
     const element = scroller.current;
     if (!element) return;
-    const distance = element.scrollHeight - element.scrollTop - element.clientHeight;
-    if (distance < END_SLACK) atEnd.current = true;
+    if (isNearEnd(element)) atEnd.current = true;
     else if (element.scrollTop < lastTop.current - 1) atEnd.current = false;
     lastTop.current = element.scrollTop;
     setAway(!atEnd.current);
@@ -126,6 +129,10 @@ export function VirtualList({ items, revision, label, busy, row, id, isFeed, fol
       const moved = kept.getBoundingClientRect().top - element.getBoundingClientRect().top - anchor.current.offset;
       if (Math.abs(moved) > 1) scrollTo(element, element.scrollTop + moved);
     }
+    // The row was closed again, or is short.
+    if (isToggled.current && isNearEnd(element)) atEnd.current = true;
+    if (isToggled.current) setAway(!atEnd.current);
+    isToggled.current = false;
   });
 
   useEffect(() => {
@@ -164,6 +171,15 @@ export function VirtualList({ items, revision, label, busy, row, id, isFeed, fol
     setView({ top: element.scrollTop, height: element.clientHeight });
   }, [target]);
 
+  /** A row that is opened or closed stays where it is, also at the end of the list. */
+  const onClick = (/** @type {any} */ event) => {
+    const row = event.target.closest("[aria-expanded]")?.closest("[data-key]");
+    if (!row || !scroller.current) return;
+    anchor.current = { key: row.dataset.key, offset: row.getBoundingClientRect().top - scroller.current.getBoundingClientRect().top };
+    atEnd.current = false;
+    isToggled.current = true;
+  };
+
   const onKeyDown = (/** @type {KeyboardEvent} */ event) => {
     if (event.target !== scroller.current) return;
     if (event.key === "End") {
@@ -178,7 +194,7 @@ export function VirtualList({ items, revision, label, busy, row, id, isFeed, fol
   };
 
   return html`<div class="virtual" data-revision=${revision}>
-    <div class="scroller" ref=${scroller} onScroll=${onScroll} onKeyDown=${onKeyDown} tabindex="0" role="region" aria-label=${label}>
+    <div class="scroller" ref=${scroller} onScroll=${onScroll} onClickCapture=${onClick} onKeyDown=${onKeyDown} tabindex="0" role="region" aria-label=${label}>
       <div class="scroller-inner">
         ${header}
         <div ...${isFeed && items.length > 0 ? { role: "feed", "aria-label": label, "aria-busy": busy ? "true" : "false" } : {}} style=${{ paddingTop: `${range.before}px`, paddingBottom: `${range.after}px` }}>

@@ -536,7 +536,7 @@ async fn a_response_that_was_not_sent_yet_is_not_taken_for_history() {
     setup.client.prompt(3, &setup.session, "count 1").await;
     while describe(&phone_stream.next().await.1) != "1" {}
     setup.client.request(4, "session/load", load(&setup.session, setup.place.path())).await;
-    assert_eq!(setup.own.until_response(4).await.len(), 4);
+    assert_eq!(setup.own.until_response(4).await.len(), 6);
     let mut stream = setup.client.stream(Some(&setup.session), None).await;
     assert_eq!(stream.until_response(2).await, [r#"6 result {"stopReason":"end_turn"}"#]);
 }

@@ -111,7 +111,7 @@ function Head({ session, onFind }) {
     <div class="view-title"><h1><bdi>${visible(session.state.title || summary?.title || firstPrompt(session.state) || "Untitled session")}</bdi></h1>
       <p class="muted">${session.status.value !== "failed" && html`<${StateBadge} state=${state} />`}<span class="path" title=${session.cwd.value}>${session.cwd.value}</span>${session.state.agent && html`<span class="agent-name">${visible(session.state.agent.info?.title ?? session.state.agent.name)}</span>`}</p></div>
     ${usage && html`<span class="usage" title=${`${usage.used.toLocaleString("en")} of ${usage.size.toLocaleString("en")} tokens`}><${Meter} ...${usage} /><span>${compact(usage.used)} / ${compact(usage.size)}</span>${usage.cost && html`<span>${costText(usage.cost)}</span>`}</span>`}
-    <button type="button" class="quiet icon-button" aria-label="Find in the conversation" title="Find in the conversation (f)" onClick=${onFind}><${Icon} name="search" /></button>
+    <button type="button" class="quiet icon-button find-open" aria-label="Find in the conversation" title="Find in the conversation (f)" onClick=${onFind}><${Icon} name="search" /></button>
     <${SessionTabs} id=${session.id} current=${view} />
   </header>`;
 }
