@@ -50,8 +50,8 @@ export function VirtualList({ items, revision, label, busy, row, id, isFeed, fol
   const atEnd = useRef(true);
   // Where the list was, which tells a person who scrolls back from rows that came meanwhile.
   const lastTop = useRef(0);
-  // Whether a row was opened or closed since it was rendered.
-  const isToggled = useRef(false);
+  // The row that was opened while the list was at its end.
+  const opened = useRef("");
   const [, redraw] = useState(0);
   const [view, setView] = useState({ top: Infinity, height: 800 });
   const [away, setAway] = useState(false);
@@ -92,17 +92,29 @@ export function VirtualList({ items, revision, label, busy, row, id, isFeed, fol
     }
   };
 
-  const isNearEnd = (/** @type {HTMLDivElement} */ element) => element.scrollHeight - element.scrollTop - element.clientHeight < END_SLACK;
-
   const scrollTo = (/** @type {HTMLDivElement} */ element, /** @type {number} */ position) => {
     element.scrollTop = position;
     lastTop.current = element.scrollTop;
   };
 
+  /** Goes to the end, or only as far as the row that was opened stays in sight. @param {HTMLDivElement} element */
+  const followEnd = (element) => {
+    const row = opened.current && element.querySelector(`[data-key="${CSS.escape(opened.current)}"]`);
+    const top = row ? element.scrollTop + row.getBoundingClientRect().top - element.getBoundingClientRect().top : Infinity;
+    if (top < element.scrollHeight - element.clientHeight) {
+      anchor.current = { key: opened.current, offset: 0 };
+      opened.current = "";
+      atEnd.current = false;
+      setAway(true);
+    }
+    scrollTo(element, Math.min(top, element.scrollHeight));
+  };
+
   const onScroll = () => {
     const element = scroller.current;
     if (!element) return;
-    if (isNearEnd(element)) atEnd.current = true;
+    const distance = element.scrollHeight - element.scrollTop - element.clientHeight;
+    if (distance < END_SLACK) atEnd.current = true;
     else if (element.scrollTop < lastTop.current - 1) atEnd.current = false;
     lastTop.current = element.scrollTop;
     setAway(!atEnd.current);
@@ -121,7 +133,7 @@ export function VirtualList({ items, revision, label, busy, row, id, isFeed, fol
     if (!element) return;
     measure();
     if (atEnd.current) {
-      scrollTo(element, element.scrollHeight);
+      followEnd(element);
       return;
     }
     const kept = anchor.current && element.querySelector(`[data-key="${CSS.escape(anchor.current.key)}"]`);
@@ -129,10 +141,6 @@ export function VirtualList({ items, revision, label, busy, row, id, isFeed, fol
       const moved = kept.getBoundingClientRect().top - element.getBoundingClientRect().top - anchor.current.offset;
       if (Math.abs(moved) > 1) scrollTo(element, element.scrollTop + moved);
     }
-    // The row was closed again, or is short.
-    if (isToggled.current && isNearEnd(element)) atEnd.current = true;
-    if (isToggled.current) setAway(!atEnd.current);
-    isToggled.current = false;
   });
 
   useEffect(() => {
@@ -141,7 +149,7 @@ export function VirtualList({ items, revision, label, busy, row, id, isFeed, fol
     const observer = new ResizeObserver(() => {
       setView((old) => (old.height === element.clientHeight ? old : { ...old, height: element.clientHeight }));
       measure();
-      if (atEnd.current) scrollTo(element, element.scrollHeight);
+      if (atEnd.current) followEnd(element);
     });
     observer.observe(element);
     const inner = element.firstElementChild;
@@ -151,6 +159,7 @@ export function VirtualList({ items, revision, label, busy, row, id, isFeed, fol
 
   const toEnd = () => {
     atEnd.current = true;
+    opened.current = "";
     setAway(false);
     redraw((count) => count + 1);
   };
@@ -171,13 +180,9 @@ export function VirtualList({ items, revision, label, busy, row, id, isFeed, fol
     setView({ top: element.scrollTop, height: element.clientHeight });
   }, [target]);
 
-  /** A row that is opened or closed stays where it is, also at the end of the list. */
   const onClick = (/** @type {any} */ event) => {
-    const row = event.target.closest("[aria-expanded]")?.closest("[data-key]");
-    if (!row || !scroller.current) return;
-    anchor.current = { key: row.dataset.key, offset: row.getBoundingClientRect().top - scroller.current.getBoundingClientRect().top };
-    atEnd.current = false;
-    isToggled.current = true;
+    const row = event.target.closest("[aria-expanded=false]")?.closest("[data-key]");
+    opened.current = row && atEnd.current ? row.dataset.key : "";
   };
 
   const onKeyDown = (/** @type {KeyboardEvent} */ event) => {
