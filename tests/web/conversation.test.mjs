@@ -45,10 +45,11 @@ describe("conversation", () => {
     const terminal = page.locator(".terminal .xterm-rows");
     await terminal.getByText("FAILED").waitFor();
     // A font without equal widths splits words into several spans.
-    const colours = await terminal.locator("span").evaluateAll((spans) => spans.map((span) => [span.className, getComputedStyle(span).color]));
+    const colours = await terminal.locator("span").evaluateAll((spans) => spans.map((span) => [span.className, getComputedStyle(span).color, span.style.color]));
     const colourOf = (/** @type {string} */ name) => colours.find(([other]) => other === name)?.[1];
     assert.notEqual(colourOf("xterm-fg-1"), colourOf(""));
-    assert.ok(colours.some(([, colour]) => colour === "rgb(20, 140, 60)"), JSON.stringify(colours));
+    // A colour that the program has chosen itself, darker or lighter where it could not be read.
+    assert.ok(colours.some(([, colour, own]) => own && colour !== colourOf("")), JSON.stringify(colours));
     await page.getByText("Exit code 101").waitFor();
     // It follows the page's colours.
     const background = () => page.locator(".terminal .xterm-scrollable-element").evaluate((element) => getComputedStyle(element).backgroundColor);
@@ -66,7 +67,7 @@ describe("conversation", () => {
     const terminal = page.locator(".terminal .xterm-rows");
     await terminal.getByText("the first line").waitFor();
     await page.getByText("Running", { exact: true }).last().waitFor();
-    const tab = await site.openTab(page, `#/s/${id}`);
+    const tab = await site.openWindow(page, `#/s/${id}`);
     await conversation(tab).getByRole("button", { name: /^Run echo the first line/ }).last().click();
     await tab.locator(".terminal .xterm-rows").getByText("the first line").waitFor();
     await writeFile(join(site.server.project, "go"), "");
@@ -129,6 +130,58 @@ describe("conversation", () => {
     await isLookedUp("README.md", () => page.reload());
     await input.press("Enter");
     await shown(page, "echo: again @README.md; resource_link README.md");
+  });
+
+  test("entries out of sight are found", async () => {
+    const page = await site.open();
+    await startSession(page);
+    await prompt(page, "many 400");
+    await shown(page, "Message 399");
+    await prompt(page, "think");
+    await shown(page, "I will bound it");
+    await prompt(page, "command make the needle");
+    await answerWith(page, "Allow once");
+    await shown(page, "answer: once");
+    await isIdle(page);
+    await page.getByRole("combobox", { name: "Prompt" }).blur();
+    await page.keyboard.press("f");
+    const find = page.getByRole("searchbox", { name: "Find in the conversation" });
+    const count = page.getByRole("search").getByRole("status");
+    const isInSight = (text) => page.waitForFunction((wanted) => {
+      const list = document.querySelector(".scroller").getBoundingClientRect();
+      return [...document.querySelectorAll(".item")].some((item) => {
+        const { top } = item.getBoundingClientRect();
+        return new RegExp(wanted).test(item.textContent) && top >= list.top && top < list.bottom;
+      });
+    }, text);
+    await find.fill("MESSAGE 7");
+    // 7 and 70 to 79: what is in sight comes after all of them.
+    await count.getByText("1 of 11").waitFor();
+    await isInSight("Message 7\\b");
+    for (const [key, place, text] of [["Enter", "2 of 11", "Message 70"], ["Shift+Enter", "1 of 11", "Message 7\\b"], ["Shift+Enter", "11 of 11", "Message 79"]]) {
+      await page.keyboard.press(key);
+      await count.getByText(place).waitFor();
+      await isInSight(text);
+    }
+    assert.equal(await page.evaluate(() => [...CSS.highlights.get("found")].map(String).join()), "Message 7");
+    // A thought is opened, and a command is known by what it runs.
+    await find.fill("without a limit");
+    await count.getByText("1 of 1").waitFor();
+    await isInSight("The buffer grows without a limit.");
+    await find.fill("needle");
+    await count.getByText("1 of 2").waitFor();
+    await page.getByRole("button", { name: "Next" }).click();
+    await count.getByText("2 of 2").waitFor();
+    await find.fill("nowhere");
+    await count.getByText("Nothing found").waitFor();
+    await find.fill("Message 350");
+    await count.getByText("1 of 1").waitFor();
+    await page.keyboard.press("Escape");
+    await find.waitFor({ state: "detached" });
+    assert.match(await page.evaluate(() => document.activeElement.textContent), /^Message \W*350/);
+    assert.equal(await page.evaluate(() => CSS.highlights.has("found")), false);
+    await page.keyboard.press("Control+f");
+    await find.waitFor();
   });
 
   test("earlier prompts come back in an empty one", async () => {
@@ -267,7 +320,7 @@ describe("conversation", () => {
     await prompt(page, "many 10000");
     await shown(page, "9999");
     await isIdle(page);
-    const tab = await site.openTab(page, `#/s/${id}`);
+    const tab = await site.openWindow(page, `#/s/${id}`);
     await shown(tab, "9999");
     assert.ok(await conversation(tab).locator("article").count() < 80);
     const scroller = tab.locator(".scroller");
@@ -413,7 +466,7 @@ describe("approvals", () => {
     const id = await startSession(page);
     await prompt(page, "write tabs.txt x");
     await approval(page).waitFor();
-    const tab = await site.openTab(page, `#/s/${id}`);
+    const tab = await site.openWindow(page, `#/s/${id}`);
     await approval(tab).waitFor();
     await answerWith(tab, "Allow once");
     await approval(page).waitFor({ state: "detached" });
@@ -424,7 +477,7 @@ describe("approvals", () => {
     const page = await site.open();
     const id = await startSession(page);
     await prompt(page, "propose");
-    const tab = await site.openTab(page, `#/s/${id}`);
+    const tab = await site.openWindow(page, `#/s/${id}`);
     const buttons = await Promise.all([[page, "once"], [tab, "reject"]].map(async ([view, option]) => {
       const button = approval(view).locator(`[data-option=${option}]:enabled`);
       await button.waitFor();
@@ -454,7 +507,7 @@ describe("changes", () => {
     await page.getByRole("link", { name: "Changes" }).click();
     const fileOf = (view) => view.getByRole("region", { name: "Turn: ends src/parser.rs" }).getByRole("region", { name: "src/parser.rs" });
     const file = fileOf(page);
-    const tab = await site.openTab(page, `#/s/${id}/changes`);
+    const tab = await site.openWindow(page, `#/s/${id}/changes`);
     await fileOf(tab).getByRole("button", { name: /Undo hunk at line 1 / }).waitFor();
     await file.getByRole("button", { name: /Undo hunk at line 1 / }).click();
     await page.getByText("Undone: 1 file").waitFor();

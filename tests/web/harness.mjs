@@ -198,12 +198,21 @@ export function useSite() {
       pages.push(page);
       return page;
     },
-    /** Opens another tab of the same browser at an address of the page. */
+    /** Opens another tab of the same browser at an address of the page. The page is hidden then, and drawn once a second. */
     async openTab(page, hash) {
-      const tab = await newPage(page.context());
-      pages.push(tab);
-      await tab.goto(`${site.server.origin}/${hash}`);
-      return tab;
+      return site.openIn(page.context(), hash);
+    },
+    /** Opens an address of the page in a window of its own, with the same login: both are in sight. */
+    async openWindow(page, hash) {
+      const context = await site.browser.newContext({ viewport: DESKTOP, storageState: await page.context().storageState() });
+      context.setDefaultTimeout(TIMEOUT);
+      return site.openIn(context, hash);
+    },
+    async openIn(context, hash) {
+      const opened = await newPage(context);
+      pages.push(opened);
+      await opened.goto(`${site.server.origin}/${hash}`);
+      return opened;
     },
     disk: (name) => readFile(join(site.server.project, name), "utf8"),
   };

@@ -30,6 +30,7 @@ async function open(options) {
     const text = (await response.text())
       .replace(/"(at|createdAt|updatedAt)":\d+/g, (_, name) => `"${name}":${NOW - 4 * 60_000}`)
       .replace(/"sessionId":"[^"]+"/g, '"sessionId":"session-1"').replace(/"(id|requestId)":"[0-9a-f]{16}"/g, '"$1":"request-1"').replace(/call-\d+-/g, "call-")
+      .replace(/"client":"[^"]+"/g, '"client":"1f09c3"')
       .replace(/"session":"([^"]+)"/g, (_, id) => `"session":"${ids.get(id) ?? ids.set(id, `session-${ids.size + 1}`).get(id)}"`);
     await route.fulfill({ status: response.status(), contentType: "application/json", body: text });
   });

@@ -327,7 +327,7 @@ describe("overview", () => {
     assert.equal(await site.disk("seen.txt"), "text of the file\n");
     await prompt(tab, "fail");
     await row.getByText("Failed").waitFor();
-    await shown(tab, "the model is not reachable");
+    await shown(tab, "The model is not reachable");
     await prompt(tab, "wait");
     await row.getByText("Working").waitFor();
     await tab.getByRole("button", { name: "Cancel" }).click();
@@ -383,20 +383,43 @@ describe("records", () => {
     }
   });
 
-  test("the wire shows raw messages of the session and of the page", async () => {
+  test("the wire shows raw messages of the session in both directions, and of the page", async () => {
     const page = await site.open();
-    await startSession(page);
-    await prompt(page, "hi there");
-    await shown(page, "echo: hi there");
+    const id = await startSession(page);
+    await prompt(page, "propose");
+    const tab = await site.openWindow(page, `#/s/${id}`);
+    await answerWith(tab, "Allow once");
+    await shown(page, "answer: once");
+    await prompt(page, "wait");
+    await shown(page, "waiting");
+    await page.getByRole("button", { name: "Cancel" }).click();
+    await isIdle(page);
     await page.getByRole("link", { name: "Wire" }).click();
     await page.getByRole("button", { name: /session\/update agent_message_chunk/ }).first().click();
-    await page.getByLabel("Raw message").getByText('"echo: hi there"').waitFor();
-    await page.getByRole("button", { name: /^2\W+sent\W*session\/update\W*user_message_chunk/ }).waitFor();
-    await page.getByRole("button", { name: /^4\W+received\W*result\W*request \d+: end_turn/ }).waitFor();
+    await page.getByLabel("Raw message").getByText('"answer: once"').waitFor();
+    // It has opened below where it was.
+    const opened = page.locator(".wire-line[aria-expanded=true]");
+    assert.ok(await opened.evaluate((element) => element.getBoundingClientRect().top >= element.closest(".scroller").getBoundingClientRect().top));
+    const row = (name) => page.getByRole("button", { name });
+    await row(/^2\W+\d\d:\d\d:\d\d\W+sent\W*session\/prompt\W*request \d+/).waitFor();
+    await row(/^3\W+\d\d:\d\d:\d\d\W+received\W*session\/update\W*user_message_chunk/).waitFor();
+    const answer = row(/sent\W*result\W*session\/request_permission, request/);
+    await answer.click();
+    await page.getByLabel("Raw message").getByText('"optionId": "once"').waitFor();
+    await page.getByText(/^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d · from client [0-9a-f]{6}$/).waitFor();
+    await row(/sent\W*session\/cancel/).waitFor();
+    await row(/received\W*result\W*session\/prompt, request \d+: cancelled/).waitFor();
+    const facts = async (name) => {
+      await row(name).first().click();
+      return page.locator(".wire-facts").innerText();
+    };
+    const [prompter, responder] = [await facts(/sent\W*session\/prompt/), await facts(/sent\W*result\W*session\/request_permission/)].map((text) => text.split("client ")[1]);
+    assert.notEqual(prompter, responder);
+    assert.equal((await facts(/received\W*result\W*session\/prompt/)).split("client ")[1], prompter);
     await page.getByRole("button", { name: "This page" }).click();
     await page.getByLabel("Search messages").fill("session/prompt");
-    await page.getByRole("button", { name: /^\d+:\d+\W+(AM|PM)?\W*sent\W*session\/prompt/ }).click();
-    await page.getByLabel("Raw message").getByText('"hi there"').waitFor();
+    await page.getByRole("button", { name: /^\d+\W+\d\d:\d\d:\d\d\W+sent\W*session\/prompt/ }).first().click();
+    await page.getByLabel("Raw message").getByText('"propose"').waitFor();
     await page.getByLabel("Search messages").fill("end_turn");
     await page.getByRole("button", { name: /received\W*result\W*session\/prompt, request \d+: end_turn/ }).waitFor();
   });
@@ -449,24 +472,45 @@ describe("faults", () => {
     await isIdle(page);
   });
 
-  test("a reload and a second tab say how the last turn ended", async () => {
+  test("a reload and a second tab say how each turn ended", async () => {
     const page = await site.open();
     const id = await startSession(page);
-    const tab = await site.openTab(page, `#/s/${id}`);
-    for (const [text, note] of [["refuse", "The model refused to go on"], ["fail", /^the model is not reachable$/i]]) {
+    const tab = await site.openWindow(page, `#/s/${id}`);
+    const expected = [];
+    const isShown = async (view, ...entries) => {
+      await conversation(view).locator(".item").filter({ hasText: entries.at(-1) }).last().waitFor();
+      assert.deepEqual(await conversation(view).locator(".item-user, .item-note").allInnerTexts(), entries);
+    };
+    for (const [text, note] of [["refuse", "The model refused to go on"], ["fail", "The model is not reachable"]]) {
       await prompt(page, text);
-      for (const view of [page, tab]) await view.locator(".note").last().getByText(note).waitFor();
+      expected.push(text, note);
+      for (const view of [page, tab]) await isShown(view, ...expected);
       await page.reload();
-      await page.locator(".note").getByText(note).waitFor();
-      assert.equal(await page.locator(".note").count(), 1);
+      await isShown(page, ...expected);
     }
     await prompt(tab, "wait");
     await shown(page, "waiting");
     await page.getByRole("button", { name: "Cancel" }).click();
-    for (const view of [page, tab]) await view.getByText("Cancelled", { exact: true }).waitFor();
+    expected.push("wait", "Cancelled");
+    for (const view of [page, tab]) await isShown(view, ...expected);
     await prompt(tab, "and on");
     await shown(page, "echo: and on");
-    await page.locator(".note").waitFor({ state: "detached" });
+    expected.push("and on");
+    for (const view of [page, tab]) await isShown(view, ...expected);
+    await tab.reload();
+    await isShown(tab, ...expected);
+  });
+
+  test("a session that was closed and is opened again shows the prompts of this page", async () => {
+    const page = await site.open();
+    const id = await startSession(page);
+    await prompt(page, "refuse");
+    await conversation(page).getByText("The model refused to go on").waitFor();
+    // The page follows only so many sessions.
+    for (let count = 0; count < 12; count += 1) await startSession(page);
+    await page.goto(`${site.server.origin}/#/s/${id}`);
+    await conversation(page).getByText("The model refused to go on").waitFor();
+    assert.deepEqual(await conversation(page).locator(".item-user, .item-note").allInnerTexts(), ["refuse", "The model refused to go on"]);
   });
 
   test("a session that could not be opened is tried again", async () => {
@@ -487,7 +531,7 @@ describe("faults", () => {
   test("a second tab and a reload show the same conversation", async () => {
     const page = await site.open();
     const id = await startSession(page);
-    const tab = await site.openTab(page, `#/s/${id}`);
+    const tab = await site.openWindow(page, `#/s/${id}`);
     await tab.getByRole("combobox", { name: "Prompt" }).waitFor();
     await prompt(page, "both see this");
     await shown(tab, "echo: both see this");
@@ -591,7 +635,7 @@ describe("faults", () => {
       await prompt(page, "think");
       await shown(page, "I will bound it");
       await prompt(page, "fail");
-      await shown(page, "the model is not reachable");
+      await shown(page, "The model is not reachable");
       await startSession(page);
       await prompt(page, "before the restart");
       await shown(page, "echo: before the restart");
@@ -711,6 +755,11 @@ describe("people", () => {
       await conversation(page).getByRole("button", { name: /Sign README/ }).click();
       await conversation(page).getByRole("region", { name: "Changes of README.md" }).waitFor();
       await check("conversation");
+      if (viewport === PHONE) await page.keyboard.press("Control+f");
+      else await page.getByRole("button", { name: "Find in the conversation" }).click();
+      await page.getByRole("searchbox", { name: "Find in the conversation" }).fill("bound it");
+      await page.getByRole("search").getByRole("status").getByText("1 of 1").waitFor();
+      await check("find");
       for (const [hash, ready] of [["#/", "hello"], [`#/s/${id}/changes`, "Undo turn"], [`#/s/${id}/wire`, "session/update"], ["#/audit", "README.md"], ["#/status", "in order"]]) {
         await page.goto(`${site.server.origin}/${hash}`);
         await page.getByRole("main").getByText(ready).first().waitFor();

@@ -1,11 +1,14 @@
 // The page's pure modules, its types, its vendored files, and the size of what a first visit loads.
 
 import assert from "node:assert/strict";
-import { readFile } from "node:fs/promises";
+import { spawnSync } from "node:child_process";
+import { existsSync } from "node:fs";
+import { mkdir, mkdtemp, readFile, rm, symlink, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
 import { dirname, join, normalize } from "node:path";
 import { describe, test } from "node:test";
 import { gzipSync } from "node:zlib";
-import { assetsDir } from "./packages.mjs";
+import { assetsDir, packagesDir, testsDir } from "./packages.mjs";
 import { checkTypes } from "./types.mjs";
 import { readVendored, vendoredFiles } from "./vendor.mjs";
 
@@ -30,7 +33,7 @@ describe("store", () => {
   test("chunks join until the kind, the message or the turn changes", () => {
     const state = createState();
     fold([chunk("agent_message", "a"), chunk("agent_message", "b"), chunk("agent_thought", "c"), chunk("agent_message", "d", "1"), chunk("agent_message", "e", "2")], state);
-    endTurn(state);
+    endTurn(state, { stopReason: "end_turn" });
     assert.deepEqual(fold([chunk("agent_message", "f")], state), ["agent ab", "thought c", "agent d", "agent e", "agent f"]);
   });
 
@@ -256,17 +259,23 @@ describe("views", () => {
     assert.deepEqual(names.map(({ name, detail }) => `${name}: ${detail}`), ["session/update: plan", "session/prompt: request 3", "result: request 3", "error: request 3: no", "no message: "]);
   });
 
-  test("messages of a session have a direction and a number, and of the page a time and a request", async () => {
+  test("messages of a session and of the page have a direction and a request", async () => {
     const { eventEntry, trafficEntries } = await load("views/wire.js");
-    const describe = ({ key, direction, name, detail }) => `${key} ${direction} ${name}: ${detail}`;
+    const describe = ({ key, direction, name, detail, missing }) => `${key} ${direction} ${name}: ${detail}${missing ? `; ${missing}` : ""}`;
     const update = (sessionUpdate) => ({ method: "session/update", params: { update: { sessionUpdate } } });
     const events = [
       { seq: 1, kind: "update", message: update("user_message_chunk") }, { seq: 2, kind: "update", message: update("agent_message_chunk") },
-      { seq: 3, kind: "request", message: null }, { seq: 4, kind: "response", message: { id: 7, result: { stopReason: "end_turn" } } },
+      { seq: 3, kind: "request", client: "a", message: null }, { seq: 4, kind: "response", client: "a", message: { id: 7, result: { stopReason: "end_turn" } } },
+      { seq: 5, kind: "message", client: "b", message: { id: 7, method: "session/prompt" } }, { seq: 6, kind: "question", message: { id: "q", method: "elicitation/create" } },
+      { seq: 7, kind: "answer", client: "b", message: { id: "q", result: { action: "accept" } } }, { seq: 8, kind: "response", client: "b", message: { id: 7, error: { message: "no" } } },
+      { seq: 9, kind: "message", client: "b", message: { method: "session/cancel", params: {} } },
     ];
-    assert.deepEqual(events.map((event) => describe(eventEntry(event))), [
-      "e1 out session/update: user_message_chunk", "e2 in session/update: agent_message_chunk",
-      "e3 in request to one client: not kept", "e4 in result: request 7: end_turn",
+    const methods = new Map();
+    assert.deepEqual(events.map((event) => describe(eventEntry(event, methods))), [
+      "e1 in session/update: user_message_chunk", "e2 in session/update: agent_message_chunk",
+      "e3 in request to one client: not kept; Requests for one client's files and terminals are not kept.", "e4 in result: request 7: end_turn",
+      "e5 out session/prompt: request 7; Its parameters are not kept: they are long, or may be secret.", "e6 in elicitation/create: request q",
+      "e7 out result: elicitation/create, request q; What was filled in is not kept.", "e8 in error: session/prompt, request 7: no", "e9 out session/cancel: ",
     ]);
     const traffic = [["out", { id: 1, method: "session/prompt" }], ["in", { id: 1, method: "session/request_permission" }], ["out", { id: 1, result: {} }], ["in", { id: 1, error: { message: "no" } }]];
     const rows = trafficEntries([...traffic.map(([direction, message], index) => ({ number: index + 5, at: 0, direction, text: JSON.stringify(message) })), { number: 9, at: 0, direction: "in", text: "{" }]);
@@ -314,5 +323,33 @@ describe("files", () => {
       assert.doesNotMatch(text, /innerHTML|outerHTML|insertAdjacentHTML|document\.write|dangerouslySetInnerHTML|\beval\(|new Function/, path);
       assert.doesNotMatch(text, /https?:\/\/(?!example\.com)[a-z]/, `${path} names another host`);
     }
+  });
+});
+
+describe("browser", () => {
+  /** Returns what the check of the packaged browser says, if that is a program with this text. */
+  async function check(text) {
+    const directory = await mkdtemp(join(tmpdir(), "bowline-browser-"));
+    try {
+      const modules = join(packagesDir, "node_modules");
+      const { version } = JSON.parse(await readFile(join(modules, "@sparticuz/chromium/package.json"), "utf8"));
+      await symlink(modules, join(directory, "node_modules"));
+      const [program, partial] = [join(directory, `browser-${version}`, "chromium"), join(directory, `browser-${version}.x1`)];
+      await mkdir(dirname(program));
+      await mkdir(partial);
+      await writeFile(program, text, { mode: 0o755 });
+      const env = { ...process.env, BOWLINE_WEB_PACKAGES: directory, BOWLINE_PACKAGED_CHROMIUM: "1" };
+      const { status, stdout, stderr } = spawnSync(process.execPath, [join(testsDir, "browser.mjs")], { env, encoding: "utf8" });
+      assert.equal(existsSync(partial), false, "one that was not unpacked to the end is removed");
+      return `${status} ${stdout.trim()}${/Error: (.*)/.exec(stderr)?.[1].replace(directory, "") ?? ""}`;
+    } finally {
+      await rm(directory, { recursive: true });
+    }
+  }
+
+  test("one that does not start is named with the reason", async () => {
+    assert.equal(await check("#!/bin/sh\necho Chromium 1\n"), "0 Chromium 1");
+    assert.match(await check("#!/bin/sh\necho no library >&2\nexit 127\n"), /^1 .*\/chromium does not start: no library$/);
+    assert.match(await check("#!/missing/interpreter\n"), /^1 .*\/chromium does not start: spawnSync .* ENOENT$/);
   });
 });

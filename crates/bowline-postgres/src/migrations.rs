@@ -5,12 +5,13 @@ use tokio_postgres::Error;
 use tokio_postgres::types::Type;
 
 /// Each migration leads from the version of its index to the next.
-const MIGRATIONS: &[&str] = &[include_str!("schema_1.sql"), include_str!("schema_2.sql")];
+const MIGRATIONS: &[&str] =
+    &[include_str!("schema_1.sql"), include_str!("schema_2.sql"), include_str!("schema_3.sql")];
 /// The key of the lock that servers hold while they migrate: "Bowline" in ASCII.
 const MIGRATION_LOCK: i64 = 0x42_6f77_6c69_6e65;
 
 /// The version of the schema that this program uses.
-pub const SCHEMA_VERSION: i32 = 2;
+pub const SCHEMA_VERSION: i32 = 3;
 
 /// What migrating did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,9 +1,11 @@
-//! The events of a session: everything its clients are sent, in one numbered sequence.
+//! The events of a session: everything its clients are sent, and what they send, in one numbered sequence.
 //!
-//! A client that was away continues after the last number it has seen. Each event says to which connections it goes.
+//! A client that was away continues after the last number it has seen. Each event says to which connections it goes; what
+//! clients sent is only a record.
 
 use std::sync::Arc;
 
+use bowline_text::time::Timestamp;
 use bytes::Bytes;
 
 #[cfg(test)]
@@ -19,6 +21,8 @@ pub type ConnectionId = Arc<str>;
 pub enum EventKind {
     /// A `session/update`. Loading the session sends it again.
     Update,
+    /// The end of a turn, for clients that want to know how each ended. Loading the session sends it again.
+    TurnEnd,
     /// Another notification of the agent.
     Notification,
     /// The agent's question to the user. It is sent again until it is answered.
@@ -29,16 +33,23 @@ pub enum EventKind {
     Withdrawal,
     /// The response to a client's request.
     Response,
+    /// A client's request or notification. It is a record that no client is sent.
+    ClientMessage,
+    /// A client's answer to a question. It is a record that no client is sent.
+    Answer,
 }
 
 impl EventKind {
-    const ALL: [(Self, u8); 6] = [
+    const ALL: [(Self, u8); 9] = [
         (Self::Update, b'u'),
+        (Self::TurnEnd, b'e'),
         (Self::Notification, b'n'),
         (Self::Question, b'q'),
         (Self::ClientRequest, b'c'),
         (Self::Withdrawal, b'w'),
         (Self::Response, b'r'),
+        (Self::ClientMessage, b'm'),
+        (Self::Answer, b'a'),
     ];
 
     fn code(self) -> u8 {
@@ -59,9 +70,18 @@ pub enum Recipient {
     Only(ConnectionId),
     /// Every connection except one.
     AllBut(ConnectionId),
+    /// The agent: this connection sent it.
+    Agent(ConnectionId),
 }
 
 impl Recipient {
+    /// Returns whether a connection with these ids gets the event in a session's history: also what it sent itself, and so
+    /// was not sent.
+    #[must_use]
+    pub fn includes_in_history(&self, ids: &[ConnectionId]) -> bool {
+        matches!(self, Self::AllBut(_)) || self.includes(ids)
+    }
+
     /// Returns whether a connection with these ids gets the event: its own id, and those of connections it took over.
     #[must_use]
     pub fn includes(&self, ids: &[ConnectionId]) -> bool {
@@ -69,6 +89,7 @@ impl Recipient {
             Self::All => true,
             Self::Only(id) => ids.contains(id),
             Self::AllBut(id) => !ids.contains(id),
+            Self::Agent(_) => false,
         }
     }
 }
@@ -78,6 +99,9 @@ impl Recipient {
 pub struct Event {
     /// Its number in the session, from 1, without gaps.
     pub seq: u64,
+    /// When it was appended, about: events that are stored together share a time. `None` for those of versions that
+    /// stored no times.
+    pub at: Option<Timestamp>,
     /// What it is.
     pub kind: EventKind,
     /// Who gets it.
@@ -110,11 +134,15 @@ const MIN_COMPRESSED_BYTES: usize = 1 << 10;
 /// The most bytes of a run's lines. A server stores less at once, even if one message of the largest size is among it.
 const MAX_RUN_BYTES: usize = 256 << 20;
 
+/// The first byte of a line with a time in milliseconds, which is no kind's; without one, the time is not known.
+const TIME_MARK: u8 = b'@';
+
 /// The most bytes of small runs that are joined.
 const MAX_JOINED_BYTES: usize = 64 << 10;
 
-/// Encodes consecutive events as one value: a line for each, with kind, recipient and message. A long run is compressed:
-/// the chunks of a message differ in little but their text, and what a store does costs more than the compression.
+/// Encodes consecutive events as one value: a line for each, with kind, recipient and message, and one for the time of
+/// those that follow it. A long run is compressed: the chunks of a message differ in little but their text, and what a
+/// store does costs more than the compression.
 #[must_use]
 pub fn encode_run(events: &[Event]) -> Vec<u8> {
     compress_run(encode_lines(events))
@@ -168,13 +196,21 @@ fn is_compressed(run: &[u8]) -> bool {
 
 /// Encodes consecutive events as one value that is not compressed.
 pub(crate) fn encode_lines(events: &[Event]) -> Vec<u8> {
-    let mut run = Vec::with_capacity(events.iter().map(|event| event.body.len() + 40).sum());
+    let mut run = Vec::with_capacity(events.iter().map(|event| event.body.len() + 40).sum::<usize>() + 20);
+    let mut at = None;
     for event in events {
+        if event.at != at {
+            at = event.at;
+            run.push(TIME_MARK);
+            run.extend(at.into_iter().flat_map(|at| at.0.to_string().into_bytes()));
+            run.push(b'\n');
+        }
         run.push(event.kind.code());
         let (mark, id) = match &event.recipient {
             Recipient::All => (b'*', ""),
             Recipient::Only(id) => (b'=', &**id),
             Recipient::AllBut(id) => (b'!', &**id),
+            Recipient::Agent(id) => (b'<', &**id),
         };
         run.push(mark);
         run.extend_from_slice(id.as_bytes());
@@ -196,23 +232,38 @@ pub fn decode_run(first: u64, run: &Bytes) -> Result<Vec<Event>, DecodeError> {
 fn decode_lines(first: u64, run: &Bytes) -> Result<Vec<Event>, DecodeError> {
     let mut events = Vec::new();
     let mut start = 0;
+    let mut at = None;
     for end in memchr::memchr_iter(b'\n', run) {
         let line = run.slice(start..end);
         start = end + 1;
+        if let [TIME_MARK, time @ ..] = &*line {
+            at = decode_time(time)?;
+            continue;
+        }
         let tab = memchr::memchr(b'\t', &line).ok_or(DecodeError)?;
         let [code, mark, id @ ..] = &line[..tab] else { return Err(DecodeError) };
         let id: ConnectionId = str::from_utf8(id).map_err(|_| DecodeError)?.into();
         events.push(Event {
             seq: first + events.len() as u64,
+            at,
             kind: EventKind::from_code(*code).ok_or(DecodeError)?,
             recipient: match mark {
                 b'*' => Recipient::All,
                 b'=' => Recipient::Only(id),
                 b'!' => Recipient::AllBut(id),
+                b'<' => Recipient::Agent(id),
                 _ => return Err(DecodeError),
             },
             body: line.slice(tab + 1..),
         });
     }
     if start == run.len() { Ok(events) } else { Err(DecodeError) }
+}
+
+fn decode_time(text: &[u8]) -> Result<Option<Timestamp>, DecodeError> {
+    if text.is_empty() {
+        return Ok(None);
+    }
+    let number = str::from_utf8(text).ok().and_then(|text| text.parse().ok());
+    number.map(|number| Some(Timestamp(number))).ok_or(DecodeError)
 }

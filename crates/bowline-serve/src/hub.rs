@@ -715,11 +715,17 @@ impl HubState {
             open_questions.extend(questions.filter_map(|request| Some((request.seq?, &request.body))));
         }
         let deliver = |event: &Event| {
-            if !event.recipient.includes(&connection.ids) || !attachment.includes(event.seq, event.kind) {
+            let is_recipient = match attachment.is_history(event.seq, event.kind) {
+                true => event.recipient.includes_in_history(&connection.ids),
+                false => event.recipient.includes(&connection.ids),
+            };
+            if !is_recipient || !attachment.includes(event.seq, event.kind) {
                 return None;
             }
             let body = match event.kind {
                 EventKind::Update | EventKind::Notification | EventKind::Response => &event.body,
+                EventKind::TurnEnd if connection.wants_turn_ends() => &event.body,
+                EventKind::TurnEnd | EventKind::ClientMessage | EventKind::Answer => return None,
                 EventKind::Withdrawal | EventKind::Question if is_observer => return None,
                 EventKind::Withdrawal => &event.body,
                 // The subscription has left out those that are answered.

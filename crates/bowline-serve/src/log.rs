@@ -1,4 +1,4 @@
-//! The event log: numbers events, commits them in batches, and hands committed events to subscribers.
+//! The event log: numbers events, notes their time, commits them in batches, and hands committed events to subscribers.
 //!
 //! One task writes: it takes everything that waits, commits it in one transaction, and only then publishes it. So a
 //! subscriber never sees an event that a crash could take back. Subscribers pull: each keeps the number of the last
@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use bowline_storage::clock::now;
 use bytes::Bytes;
 use tokio::sync::{Notify, watch};
 
@@ -211,13 +212,18 @@ impl EventLog {
         log.last_seq += 1;
         let seq = log.last_seq;
         *pending_bytes += body.len();
-        let event = Event { seq, kind, recipient, body };
+        let event = |at| Event { seq, at, kind, recipient, body };
         let run = log.pending_run.filter(|(of, _)| of == batch).and_then(|(_, index)| pending.get_mut(index));
         match run {
-            Some(PendingItem::Events(_, same, events)) if *same == generation => events.push(event),
+            Some(PendingItem::Events(_, same, events)) if *same == generation => {
+                // Looking at the clock for each one, and storing it, would cost more than it tells.
+                let at = events.last().and_then(|last| last.at);
+                events.push(event(at));
+            }
             _ => {
                 log.pending_run = Some((*batch, pending.len()));
-                pending.push(PendingItem::Events(session.clone(), generation, vec![event]));
+                let events = vec![event(Some(now()))];
+                pending.push(PendingItem::Events(session.clone(), generation, events));
             }
         }
         drop(state);

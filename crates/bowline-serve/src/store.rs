@@ -102,8 +102,6 @@ pub struct PendingWork {
 pub struct TurnReport {
     /// Why it failed, if it ended with an error or was interrupted.
     pub failure: Option<String>,
-    /// Why it ended otherwise, in the agent's word: `end_turn`, `cancelled`, `refusal` and so on.
-    pub stop_reason: Option<String>,
     /// What the agent reported last about tokens and costs.
     pub usage: Option<Value>,
 }

@@ -2,7 +2,7 @@
 
 import { computed, effect, signal } from "./lib.js";
 import { CONNECTION_LOST, Connection, RpcError } from "./acp.js";
-import { addNote, addPrompt, applySetup, applyUpdate, createState, endTurn, hasPrompt, settings } from "./store.js";
+import { addNote, addPrompt, applyNotification, applySetup, createState, endTurn, hasPrompt, settings, TURN_ENDED } from "./store.js";
 import { fetchSession, findSession, patchSession, prepared, refreshOverview, sessions as summaries } from "./overview-store.js";
 import { rememberSettings } from "./preferences.js";
 
@@ -10,6 +10,7 @@ import { rememberSettings } from "./preferences.js";
 /** @typedef {import("./types.js").ContentBlock} ContentBlock */
 /** @typedef {import("./types.js").Question} Question */
 /** @typedef {{key: number, blocks: ContentBlock[]}} QueuedPrompt */
+/** @typedef {{method: string, params: Json}} Notice */
 
 /** The most sessions that are followed; those not used for longest are closed. */
 const MAX_LIVE = 12;
@@ -41,7 +42,7 @@ const live = new Map();
 /** How many sessions are being created. */
 let creating = 0;
 
-/** Updates of sessions that are being created: one can come together with the response that names its session. @type {Map<string, Json[]>} */
+/** Notifications about sessions that are being created: one can come together with the response that names its session. @type {Map<string, Notice[]>} */
 const early = new Map();
 
 const connection = new Connection(webSocketUrl(), {
@@ -88,7 +89,7 @@ export function traffic() {
 async function initialize() {
   const result = await connection.request("initialize", {
     protocolVersion: 1,
-    clientCapabilities: { fs: { readTextFile: false, writeTextFile: false }, terminal: false, elicitation: { form: {}, url: {} }, _meta: { terminal_output: true } },
+    clientCapabilities: { fs: { readTextFile: false, writeTextFile: false }, terminal: false, elicitation: { form: {}, url: {} }, _meta: { terminal_output: true, bowline: { turnEnds: {} } } },
     clientInfo: { name: "bowline-web", title: "Bowline web page", version: me.value?.version ?? "0" },
   }).catch((error) => {
     if (!(error instanceof RpcError && error.code === CONNECTION_LOST)) connectionError.value = error.message;
@@ -101,10 +102,10 @@ async function initialize() {
 
 /** @param {string} method @param {Json} params */
 function receiveNotification(method, params) {
-  if (method === "session/update") {
+  if (method === "session/update" || method === TURN_ENDED) {
     const session = live.get(params.sessionId);
-    if (session) session.receive(params.update);
-    else if (creating > 0) early.set(params.sessionId, [...(early.get(params.sessionId) ?? []), params.update]);
+    if (session) session.receive({ method, params });
+    else if (creating > 0) early.set(params.sessionId, [...(early.get(params.sessionId) ?? []), { method, params }]);
   }
   if (method === "$/cancel_request") {
     const keep = (/** @type {Question} */ question) => question.id !== params.requestId;
@@ -164,7 +165,7 @@ async function newSession(cwd, name) {
     session.cwd.value = cwd;
     live.set(session.id, session);
     applySetup(session.state, setup);
-    for (const update of early.get(session.id) ?? []) applyUpdate(session.state, update);
+    for (const { method, params } of early.get(session.id) ?? []) applyNotification(session.state, method, params);
   } finally {
     creating -= 1;
     if (creating === 0) early.clear();
@@ -252,7 +253,7 @@ export class LiveSession {
     this.isLoading = signal(false);
     /** The prompt that was sent and not answered. @type {ContentBlock[]|null} */
     this.unconfirmed = null;
-    /** @type {Json[]|null} */
+    /** @type {Notice[]|null} */
     this.replay = null;
     this.effects = [effect(() => {
       writeQueue(id, this.queue.value);
@@ -300,13 +301,13 @@ export class LiveSession {
       if (!summary) throw new RpcError(-32002, "there is no such session, or it is not yours");
       this.cwd.value = summary.cwd;
       this.found.value = summary;
-      /** @type {Json[]} */
+      /** @type {Notice[]} */
       const history = [];
       this.replay = history;
       const setup = await connection.request("session/load", { sessionId: this.id, cwd: summary.cwd, mcpServers: [] });
       if (load !== this.loads) return;
       const state = createState();
-      for (const update of history) applyUpdate(state, update);
+      for (const { method, params } of history) applyNotification(state, method, params);
       applySetup(state, setup);
       this.state = state;
       this.restoreUnconfirmed();
@@ -343,13 +344,13 @@ export class LiveSession {
     }
   }
 
-  /** @param {Json} update */
-  receive(update) {
+  /** @param {Notice} notice */
+  receive(notice) {
     if (this.replay) {
-      this.replay.push(update);
+      this.replay.push(notice);
       return;
     }
-    applyUpdate(this.state, update);
+    applyNotification(this.state, notice.method, notice.params);
     this.touch();
   }
 
@@ -389,16 +390,15 @@ export class LiveSession {
     try {
       const { stopReason } = await connection.request("session/prompt", { sessionId: this.id, prompt: blocks });
       this.unconfirmed = null;
-      this.patch({ state: "idle", failure: null, stopReason });
-      const note = stopNote(stopReason);
-      if (note) addNote(this.state, note.level, note.text);
+      this.patch({ state: "idle", failure: null });
+      endTurn(this.state, { stopReason });
     } catch (error) {
       if (error instanceof RpcError && error.code === CONNECTION_LOST) return;
       this.unconfirmed = null;
-      this.patch({ state: "failed", failure: error instanceof Error ? error.message : String(error), stopReason: null });
-      addNote(this.state, "error", error instanceof Error ? error.message : String(error));
+      const failure = error instanceof Error ? error.message : String(error);
+      this.patch({ state: "failed", failure });
+      endTurn(this.state, { error: failure });
     }
-    endTurn(this.state);
     this.ownTurn.value = false;
     this.touch();
     refreshOverview();
@@ -437,20 +437,6 @@ export class LiveSession {
     }
     this.touch();
   }
-}
-
-/** Notes for turns that ended otherwise than by themselves. @type {Record<string, string>} */
-const STOP_NOTES = {
-  cancelled: "Cancelled",
-  max_tokens: "The answer reached the model's limit of tokens",
-  max_turn_requests: "The turn reached its limit of model requests",
-  refusal: "The model refused to go on",
-};
-
-/** Returns the note for how a turn ended; `null` if it ended by itself. @param {string|null|undefined} reason @returns {{level: "info"|"warning", text: string}|null} */
-export function stopNote(reason) {
-  const text = reason && Object.hasOwn(STOP_NOTES, reason) ? STOP_NOTES[reason] : undefined;
-  return text ? { level: reason === "cancelled" ? "info" : "warning", text } : null;
 }
 
 let queueKey = 0;

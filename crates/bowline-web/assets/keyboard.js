@@ -12,7 +12,7 @@ import { showNewSession } from "./views/new-session.js";
 /** @type {[string, [string, string][]][]} */
 const KEYS = [
   ["Everywhere", [["?", "show this help"], ["g o", "all sessions"], ["g a", "audit log"], ["g s", "server status"], ["j k", "next, previous session"], ["w", "next session that waits"], ["c", "new session"], ["/", "search, or write a prompt"], ["t", "light or dark"]]],
-  ["In a session", [["g c", "conversation"], ["g d", "changes"], ["g w", "wire"], ["Esc", "cancel the turn, or leave the prompt while a question is open"], ["Enter", "send, or queue while a turn runs (on a touch screen, the button does; Ctrl Enter everywhere)"], ["Shift Enter", "new line"], ["↑", "in an empty prompt, the one before"]]],
+  ["In a session", [["g c", "conversation"], ["g d", "changes"], ["g w", "wire"], ["Esc", "cancel the turn, or leave the prompt while a question is open"], ["Enter", "send, or queue while a turn runs (on a touch screen, the button does; Ctrl Enter everywhere)"], ["Shift Enter", "new line"], ["↑", "in an empty prompt, the one before"], ["f", "find in the conversation, as Ctrl F"]]],
   ["Permission requests", [["y", "allow once"], ["s", "allow in this session"], ["p", "always allow"], ["n", "reject"], ["r", "reject with a reason"], ["v", "unified or side by side"], ["b", "ignore white space"]]],
 ];
 

@@ -3,6 +3,8 @@
 // Items keep their identity and count up a version when they change, so that a view compares two numbers instead of
 // two conversations.
 
+import { sentence } from "./format.js";
+
 /** @typedef {import("./types.js").Json} Json */
 /** @typedef {import("./types.js").Item} Item */
 /** @typedef {import("./types.js").MessageItem} MessageItem */
@@ -20,6 +22,17 @@ export const MAX_OUTPUT = 1 << 20;
 
 /** The most characters of one part of a message. */
 export const MAX_TEXT = 8 << 20;
+
+/** The notification that tells how a turn of another client, or an earlier one, ended. */
+export const TURN_ENDED = "_bowline/turn/ended";
+
+/** Notes for turns that ended otherwise than by themselves. @type {Record<string, string>} */
+const STOP_NOTES = {
+  cancelled: "Cancelled",
+  max_tokens: "The answer reached the model's limit of tokens",
+  max_turn_requests: "The turn reached its limit of model requests",
+  refusal: "The model refused to go on",
+};
 
 const FINISHED = new Set(["completed", "failed", "cancelled"]);
 
@@ -55,6 +68,12 @@ export function applySetup(state, setup) {
   if (Array.isArray(setup.configOptions)) state.options = setup.configOptions;
   const agent = setup._meta?.bowline?.agent;
   if (typeof agent?.name === "string") state.agent = agent;
+}
+
+/** Applies a notification about the session. @param {SessionState} state @param {string} method @param {Json} params */
+export function applyNotification(state, method, params) {
+  if (method === "session/update") applyUpdate(state, params.update);
+  if (method === TURN_ENDED) endTurn(state, params);
 }
 
 /** Applies an update. An update that makes no sense is ignored. @param {SessionState} state @param {Json} update */
@@ -111,8 +130,13 @@ export function addPrompt(state, blocks) {
   state.closed = true;
 }
 
-/** Marks the end of a turn: the next chunk begins another message. @param {SessionState} state */
-export function endTurn(state) {
+/**
+ * Ends a turn, with a note unless it ended by itself: the next chunk begins another message.
+ * @param {SessionState} state @param {Json} outcome with its `stopReason`, or the `error` that ended it
+ */
+export function endTurn(state, { stopReason, error }) {
+  if (typeof error === "string") addNote(state, "error", sentence(error));
+  else if (Object.hasOwn(STOP_NOTES, stopReason)) addNote(state, stopReason === "cancelled" ? "info" : "warning", /** @type {string} */ (STOP_NOTES[stopReason]));
   state.closed = true;
 }
 
@@ -126,6 +150,15 @@ export function messageText(item) {
   if (item.kind === "tool") return item.call.title;
   if (item.kind === "note") return item.text;
   return item.parts.map((part) => (part.type === "text" ? part.text : "")).join("");
+}
+
+/** Returns what can be found of an item: of a tool call its title, paths and command. @param {Item} item */
+export function itemText(item) {
+  if (item.kind === "note") return `${item.text}\n${item.detail}`;
+  if (item.kind !== "tool") return item.parts.map((part) => (part.type === "text" ? part.text : part.type === "link" ? part.name : "")).join("");
+  const { title, locations, rawInput } = item.call;
+  const command = rawInput?.command;
+  return [title, ...locations.map(({ path }) => path), ...(Array.isArray(command) ? command : [command])].filter((text) => typeof text === "string").join("\n");
 }
 
 /** Returns whether a prompt is in the conversation, at its end or near it. @param {SessionState} state @param {string} text */

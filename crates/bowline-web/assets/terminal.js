@@ -104,7 +104,7 @@ export function TerminalView({ output, length, label }) {
       made = new Terminal({
         disableStdin: true, convertEol: true, scrollback: 5000, rows: 4, fontSize: 12.5, allowProposedApi: false, cursorInactiveStyle: "none",
         fontFamily: getComputedStyle(element).getPropertyValue("--mono"), screenReaderMode: false, linkHandler: null,
-        theme: colours(element),
+        theme: colours(element), minimumContrastRatio: 4.5,
       });
       for (const code of DROPPED_OSC) made.parser.registerOscHandler(code, () => true);
       const fit = new FitAddon();

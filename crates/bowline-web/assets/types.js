@@ -86,7 +86,6 @@
  * @property {"working"|"waiting"|"idle"|"failed"} state
  * @property {string|null} waitingFor
  * @property {string|null} failure why the last turn failed
- * @property {string|null} stopReason why the last turn ended, if it did not fail
  * @property {number} createdAt
  * @property {number} updatedAt
  * @property {boolean} archived

@@ -9,6 +9,9 @@ const ESTIMATE = 90;
 /** How far beyond the visible part rows are rendered, in pixels. */
 const OVERSCAN = 800;
 
+/** How far below the upper edge a row is that the list was taken to, in pixels. */
+const TARGET_OFFSET = 60;
+
 /** How close to the end counts as being there, in pixels. */
 const END_SLACK = 48;
 
@@ -38,15 +41,17 @@ export function visibleRange(heights, top, height) {
 
 /**
  * @template {{key: string, version: number}} T
- * @param {{items: T[], revision: number, label: string, busy: boolean, row: (item: T, index: number) => any, id: string, isFeed?: boolean, follows?: boolean, header?: any, footer?: any}} props
- * `follows` takes the list to its end when it becomes true.
+ * @param {{items: T[], revision: number, label: string, busy: boolean, row: (item: T, index: number) => any, id: string, isFeed?: boolean, follows?: boolean, target?: {key: string}|null, header?: any, footer?: any}} props
+ * `follows` takes the list to its end when it becomes true, and a new `target` takes it to a row.
  */
-export function VirtualList({ items, revision, label, busy, row, id, isFeed, follows, header, footer }) {
+export function VirtualList({ items, revision, label, busy, row, id, isFeed, follows, target, header, footer }) {
   const scroller = useRef(/** @type {HTMLDivElement|null} */ (null));
   const known = useRef(/** @type {Map<string, number>} */ (new Map()));
   const atEnd = useRef(true);
   // Where the list was, which tells a person who scrolls back from rows that came meanwhile.
   const lastTop = useRef(0);
+  // The row that was opened while the list was at its end.
+  const opened = useRef("");
   const [, redraw] = useState(0);
   const [view, setView] = useState({ top: Infinity, height: 800 });
   const [away, setAway] = useState(false);
@@ -92,6 +97,19 @@ export function VirtualList({ items, revision, label, busy, row, id, isFeed, fol
     lastTop.current = element.scrollTop;
   };
 
+  /** Goes to the end, or only as far as the row that was opened stays in sight. @param {HTMLDivElement} element */
+  const followEnd = (element) => {
+    const row = opened.current && element.querySelector(`[data-key="${CSS.escape(opened.current)}"]`);
+    const top = row ? element.scrollTop + row.getBoundingClientRect().top - element.getBoundingClientRect().top : Infinity;
+    if (top < element.scrollHeight - element.clientHeight) {
+      anchor.current = { key: opened.current, offset: 0 };
+      opened.current = "";
+      atEnd.current = false;
+      setAway(true);
+    }
+    scrollTo(element, Math.min(top, element.scrollHeight));
+  };
+
   const onScroll = () => {
     const element = scroller.current;
     if (!element) return;
@@ -115,7 +133,7 @@ export function VirtualList({ items, revision, label, busy, row, id, isFeed, fol
     if (!element) return;
     measure();
     if (atEnd.current) {
-      scrollTo(element, element.scrollHeight);
+      followEnd(element);
       return;
     }
     const kept = anchor.current && element.querySelector(`[data-key="${CSS.escape(anchor.current.key)}"]`);
@@ -131,7 +149,7 @@ export function VirtualList({ items, revision, label, busy, row, id, isFeed, fol
     const observer = new ResizeObserver(() => {
       setView((old) => (old.height === element.clientHeight ? old : { ...old, height: element.clientHeight }));
       measure();
-      if (atEnd.current) scrollTo(element, element.scrollHeight);
+      if (atEnd.current) followEnd(element);
     });
     observer.observe(element);
     const inner = element.firstElementChild;
@@ -141,6 +159,7 @@ export function VirtualList({ items, revision, label, busy, row, id, isFeed, fol
 
   const toEnd = () => {
     atEnd.current = true;
+    opened.current = "";
     setAway(false);
     redraw((count) => count + 1);
   };
@@ -148,6 +167,23 @@ export function VirtualList({ items, revision, label, busy, row, id, isFeed, fol
   useLayoutEffect(() => {
     if (follows) toEnd();
   }, [follows]);
+
+  useLayoutEffect(() => {
+    const element = scroller.current;
+    const place = target ? items.findIndex((item) => item.key === target.key) : -1;
+    if (!element || !target || place < 0) return;
+    atEnd.current = false;
+    setAway(true);
+    // Most heights before it may be estimates: it is put in its place once it is rendered.
+    anchor.current = { key: target.key, offset: TARGET_OFFSET };
+    scrollTo(element, heights.slice(0, place).reduce((sum, height) => sum + height, 0) - TARGET_OFFSET);
+    setView({ top: element.scrollTop, height: element.clientHeight });
+  }, [target]);
+
+  const onClick = (/** @type {any} */ event) => {
+    const row = event.target.closest("[aria-expanded=false]")?.closest("[data-key]");
+    opened.current = row && atEnd.current ? row.dataset.key : "";
+  };
 
   const onKeyDown = (/** @type {KeyboardEvent} */ event) => {
     if (event.target !== scroller.current) return;
@@ -163,7 +199,7 @@ export function VirtualList({ items, revision, label, busy, row, id, isFeed, fol
   };
 
   return html`<div class="virtual" data-revision=${revision}>
-    <div class="scroller" ref=${scroller} onScroll=${onScroll} onKeyDown=${onKeyDown} tabindex="0" role="region" aria-label=${label}>
+    <div class="scroller" ref=${scroller} onScroll=${onScroll} onClickCapture=${onClick} onKeyDown=${onKeyDown} tabindex="0" role="region" aria-label=${label}>
       <div class="scroller-inner">
         ${header}
         <div ...${isFeed && items.length > 0 ? { role: "feed", "aria-label": label, "aria-busy": busy ? "true" : "false" } : {}} style=${{ paddingTop: `${range.before}px`, paddingBottom: `${range.after}px` }}>

@@ -9,13 +9,16 @@ fn event() -> impl Strategy<Value = Event> {
     let recipient = prop_oneof![
         Just(Recipient::All),
         id.clone().prop_map(Recipient::Only),
-        id.prop_map(Recipient::AllBut)
+        id.clone().prop_map(Recipient::AllBut),
+        id.prop_map(Recipient::Agent)
     ];
     let kind = proptest::sample::select(EventKind::ALL.map(|(kind, _)| kind).to_vec());
     // Some runs are long enough to be compressed.
     let body = prop_oneof!["[^\n]{0,20}", "[^\n]{1,20}".prop_map(|text| text.repeat(100))];
-    (kind, recipient, body).prop_map(|(kind, recipient, body)| Event {
+    let at = prop_oneof![Just(None), (1i64..4).prop_map(|at| Some(Timestamp(at)))];
+    (at, kind, recipient, body).prop_map(|(at, kind, recipient, body)| Event {
         seq: 0,
+        at,
         kind,
         recipient,
         body: body.into_bytes().into(),
@@ -35,7 +38,8 @@ proptest! {
     fn any_bytes_are_decoded_or_refused(bytes in proptest::collection::vec(any::<u8>(), 0..40)) {
         let bytes = Bytes::from(bytes);
         if let Ok(events) = decode_lines(1, &bytes) {
-            prop_assert_eq!(events.len(), bytes.iter().filter(|byte| **byte == b'\n').count());
+            let lines = bytes.split(|byte| *byte == b'\n').filter(|line| line.first().is_some_and(|mark| *mark != TIME_MARK));
+            prop_assert_eq!(events.len(), lines.count());
         }
         let compressed = [&[COMPRESSED, 40, 0, 0, 0], &bytes[..]].concat();
         if let Ok(events) = decode_run(1, &compressed.into()) {
@@ -49,6 +53,7 @@ fn long_runs_are_compressed() {
     let chunk = |seq| {
         Event {
         seq,
+        at: None,
         kind: EventKind::Update,
         recipient: Recipient::All,
         body: format!(
@@ -67,4 +72,20 @@ fn long_runs_are_compressed() {
     let mut too_large = run.to_vec();
     too_large[1..COMPRESSED_HEAD].copy_from_slice(&u32::MAX.to_le_bytes());
     assert_eq!(decode_run(1, &too_large.into()), Err(DecodeError));
+}
+
+#[test]
+fn events_of_one_commit_share_a_line_with_their_time() {
+    let event = |seq, at: Option<i64>| Event {
+        seq,
+        at: at.map(Timestamp),
+        kind: EventKind::Update,
+        recipient: Recipient::All,
+        body: Bytes::from_static(b"{}"),
+    };
+    let events = [event(1, None), event(2, Some(70)), event(3, Some(70)), event(4, Some(80)), event(5, None)];
+    let run = encode_lines(&events);
+    assert_eq!(str::from_utf8(&run), Ok("u*\t{}\n@70\nu*\t{}\nu*\t{}\n@80\nu*\t{}\n@\nu*\t{}\n"));
+    assert_eq!(decode_lines(1, &run.into()).unwrap(), events);
+    assert_eq!(decode_lines(1, &Bytes::from_static(b"@7x\nu*\t{}\n")), Err(DecodeError));
 }

@@ -52,8 +52,6 @@ pub struct SessionActivity {
     pub usage: Option<Value>,
     /// Why the last turn failed, if it did.
     pub failure: Option<String>,
-    /// Why the last turn ended, if it did not fail.
-    pub stop_reason: Option<String>,
 }
 
 /// What happens at a hub, for an overview.
@@ -87,19 +85,45 @@ impl HubState {
             usage: pending.last_turn.usage.clone(),
             failure: (state == SessionState::Failed)
                 .then(|| pending.last_turn.failure.clone().unwrap_or_else(|| INTERRUPTED.to_owned())),
-            stop_reason: pending.last_turn.stop_reason.clone().filter(|_| state != SessionState::Failed),
         }
     }
+}
 
-    /// Notes how the last turn of a session ended: with a stop reason, or why it failed. It is stored with the response.
-    pub(super) fn note_turn(&mut self, session: &SessionId, outcome: Result<Option<&str>, &str>) {
-        if let Some(open) = self.sessions.get_mut(session) {
-            let shorten = |text: &str, limit| text.chars().take(limit).collect();
-            open.pending.last_turn.failure = outcome.err().map(|why| shorten(why, MAX_FAILURE_CHARS));
-            let stop_reason = outcome.ok().flatten();
-            open.pending.last_turn.stop_reason = stop_reason.map(|why| shorten(why, MAX_STOP_REASON_CHARS));
-        }
+/// Notes how a turn of a session ended: with a stop reason, or why it failed. It is stored with the response, which tells
+/// the client of the turn; the others are told here.
+pub(super) fn note_turn(
+    hub: &Hub,
+    state: &mut HubState,
+    session: &SessionId,
+    connection: &ConnectionId,
+    outcome: Result<Option<&str>, &str>,
+) {
+    append_turn_end(hub, session, Recipient::AllBut(connection.clone()), outcome);
+    if let Some(open) = state.sessions.get_mut(session) {
+        open.pending.last_turn.failure = outcome.err().map(|why| shorten(why, MAX_FAILURE_CHARS));
     }
+}
+
+/// Appends the end of a turn to a session's events.
+pub(super) fn append_turn_end(
+    hub: &Hub,
+    session: &SessionId,
+    recipient: Recipient,
+    outcome: Result<Option<&str>, &str>,
+) {
+    let params = match outcome {
+        Ok(reason) => {
+            let reason = reason.map(|reason| shorten(reason, MAX_STOP_REASON_CHARS));
+            json!({ "sessionId": session, "stopReason": reason })
+        }
+        Err(why) => json!({ "sessionId": session, "error": shorten(why, MAX_FAILURE_CHARS) }),
+    };
+    let ended = message::notification(remote::TURN_ENDED_METHOD, &params);
+    hub.log.append(session, EventKind::TurnEnd, recipient, ended);
+}
+
+fn shorten(text: &str, limit: usize) -> String {
+    text.chars().take(limit).collect()
 }
 
 /// Notes what an agent reports about tokens and costs. It is stored when the turn ends: agents report it often.

@@ -62,10 +62,15 @@ impl Attachment {
         Self { after, seen: earlier.seen.min(received), ..earlier.clone() }
     }
 
+    /// Returns whether an event of a kind is part of the history that the client asked for.
+    pub(super) fn is_history(&self, seq: u64, kind: EventKind) -> bool {
+        matches!(kind, EventKind::Update | EventKind::TurnEnd) && seq <= self.history_until
+    }
+
     /// Returns whether an event of a kind is sent on the session's stream.
     pub(super) fn includes(&self, seq: u64, kind: EventKind) -> bool {
         match kind {
-            EventKind::Update => seq > self.shown_until,
+            EventKind::Update | EventKind::TurnEnd => seq > self.shown_until,
             EventKind::Response => seq > self.seen,
             _ => seq > self.history_until,
         }

@@ -72,6 +72,11 @@ impl Connection {
         }
     }
 
+    /// Returns whether its client is told how turns of others ended.
+    pub(super) fn wants_turn_ends(&self) -> bool {
+        self.capabilities["_meta"]["bowline"]["turnEnds"].is_object()
+    }
+
     /// Returns whether it belongs to a client of another server.
     pub(super) fn is_remote(&self) -> bool {
         self.home.is_some()

@@ -204,7 +204,7 @@ fn route_response(
                 } else {
                     Ok(message["result"]["stopReason"].as_str())
                 };
-                state.note_turn(session, outcome);
+                activity::note_turn(hub, state, session, &connection, outcome);
             }
             if let (Some(session), Some(params)) = (&session, &params) {
                 note_setting(hub, state, session, &connection, &method, params, line);

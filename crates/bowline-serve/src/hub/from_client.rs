@@ -385,8 +385,14 @@ impl Hub {
             return;
         };
         agent.idle_since = Instant::now();
+        let recorded = message::record_of(message, method, id.as_ref());
+        let record = || {
+            self.log.append(session, EventKind::ClientMessage, Recipient::Agent(connection.clone()), recorded)
+        };
         let Some(id) = id else {
-            agent.input.push(message.clone());
+            if agent.input.push(message.clone()) {
+                record();
+            }
             return;
         };
         let Some(found) = connections.get(connection) else { return };
@@ -419,6 +425,7 @@ impl Hub {
             let error = message::error(&id, message::OVERLOADED, "the agent does not read its input");
             return self.respond(state, connection, Some(session), &id, error);
         }
+        record();
         open.pending.requests.push((connection.clone(), json!(id)));
         if let (true, Some(params)) = (method == "session/prompt", params) {
             self.metrics.add_prompt();
@@ -496,8 +503,13 @@ impl Hub {
                 }
                 OpenRequest::Own { .. } => false,
             });
-            if let Some((number, _)) = found {
+            if let Some((number, open)) = found {
                 worker.input.push(message::cancellation(&json!(number)));
+                if let OpenRequest::Client { session: Some(session), .. } = open {
+                    let recorded = message::record_of(message, "$/cancel_request", None);
+                    let sender = Recipient::Agent(connection.clone());
+                    self.log.append(session, EventKind::ClientMessage, sender, recorded);
+                }
                 return Ok(());
             }
         }
@@ -543,6 +555,9 @@ impl Hub {
         }
         if request.is_question {
             tracing::info!(session = %request.session, principal, method = request.method, "a question was answered");
+            let recorded = message::record_of_answer(message, &request.method);
+            let sender = Recipient::Agent(connection.clone());
+            self.log.append(&request.session, EventKind::Answer, sender, recorded);
             self.withdraw(state, id, &request, Some(connection));
         }
         Ok(())

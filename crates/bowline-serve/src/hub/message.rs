@@ -17,6 +17,17 @@ pub(crate) const METHOD_NOT_FOUND: i64 = -32601;
 pub(crate) const INTERNAL: i64 = -32603;
 /// The error code of a server that cannot take more.
 pub(crate) const OVERLOADED: i64 = -32001;
+/// The longest message of a client that is recorded whole. Pictures in prompts are stored with the updates that show them.
+const MAX_RECORDED_BYTES: usize = 64 << 10;
+/// The methods whose parameters are recorded. Those of others may be secret.
+const RECORDED_METHODS: [&str; 6] = [
+    "session/prompt",
+    "session/cancel",
+    "session/set_mode",
+    "session/set_model",
+    "session/set_config_option",
+    "$/cancel_request",
+];
 /// The longest title made from a prompt, in characters.
 const MAX_TITLE_CHARS: usize = 80;
 
@@ -105,6 +116,37 @@ pub(crate) fn note_answerer(answer: &Bytes, by: Option<&String>) -> Bytes {
         notes.extend(by.map(|name| ("answeredBy".to_owned(), json!(name))));
     }
     message.to_string().into()
+}
+
+/// Returns what is recorded of a client's request or notification: without its parameters if they are long, or may be
+/// secret.
+pub(crate) fn record_of(message: &[u8], method: &str, id: Option<&RequestId>) -> Bytes {
+    if message.len() <= MAX_RECORDED_BYTES && RECORDED_METHODS.contains(&method) {
+        return Bytes::copy_from_slice(message);
+    }
+    let mut kept = json!({ "jsonrpc": "2.0", "method": method });
+    if let Some(id) = id {
+        kept["id"] = json!(id);
+    }
+    kept.to_string().into()
+}
+
+/// Returns what is recorded of a client's answer to a question: the decision about a permission, but not what a user filled
+/// in.
+pub(crate) fn record_of_answer(answer: &[u8], method: &str) -> Bytes {
+    let is_short = answer.len() <= MAX_RECORDED_BYTES;
+    if is_short && method == "session/request_permission" {
+        return Bytes::copy_from_slice(answer);
+    }
+    let message: Value = serde_json::from_slice(answer).unwrap_or_default();
+    let mut kept = json!({ "jsonrpc": "2.0", "id": message["id"] });
+    match message.get("error") {
+        Some(error) => kept["error"] = json!({ "code": error["code"] }),
+        None => {
+            kept["result"] = json!({ "action": message["result"]["action"].as_str().filter(|_| is_short) })
+        }
+    }
+    kept.to_string().into()
 }
 
 /// Returns the updates that show a prompt to the other clients of a session.

@@ -173,6 +173,9 @@ pub(super) fn settle(hub: &Hub, session: &SessionId, mut pending: PendingWork) -
     if pending.is_empty() {
         return pending;
     }
+    if !pending.requests.is_empty() {
+        activity::append_turn_end(hub, session, Recipient::All, Err(activity::INTERRUPTED));
+    }
     for (connection, request) in pending.requests.clone() {
         let Ok(id) = serde_json::from_value::<RequestId>(request.clone()) else { continue };
         let recipient = Recipient::Only(connection.clone());

@@ -319,7 +319,7 @@ impl Hub {
             match request {
                 OpenRequest::Client { connection, id, session, method, .. } => {
                     if let (Some(session), "session/prompt") = (&session, &*method) {
-                        state.note_turn(session, Err(how));
+                        activity::note_turn(self, &mut state, session, &connection, Err(how));
                     }
                     let error = message::error(&id, message::INTERNAL, how);
                     self.respond(&mut state, &connection, session.as_ref(), &id, error);

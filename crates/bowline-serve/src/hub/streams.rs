@@ -165,12 +165,17 @@ impl ConnectionStream {
 }
 
 impl ConnectionStream {
-    /// Returns the updates among events up to a number. They have no numbers on this stream.
+    /// Returns the updates and ends of turns among events up to a number. They have no numbers on this stream.
     fn history_of(&self, events: &[Event], until: u64) -> Vec<StreamMessage> {
         let state = self.open.hub.lock();
         let Some(connection) = state.connections.get(&self.open.connection) else { return Vec::new() };
         let is_shown = |event: &&Event| {
-            event.seq <= until && event.kind == EventKind::Update && event.recipient.includes(&connection.ids)
+            let is_history = match event.kind {
+                EventKind::Update => true,
+                EventKind::TurnEnd => connection.wants_turn_ends(),
+                _ => false,
+            };
+            is_history && event.seq <= until && event.recipient.includes_in_history(&connection.ids)
         };
         let shown = events.iter().filter(is_shown);
         shown.map(|event| StreamMessage { id: None, body: event.body.clone() }).collect()

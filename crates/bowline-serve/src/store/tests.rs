@@ -61,6 +61,7 @@ fn update(id: &str, generation: Option<u64>, change: SessionChange) -> Mutation 
 fn append(id: &str, generation: u64, numbers: std::ops::RangeInclusive<u64>) -> Mutation {
     let events = numbers.map(|seq| Event {
         seq,
+        at: Some(Timestamp(7)),
         kind: EventKind::Update,
         recipient: Recipient::All,
         body: Bytes::from(format!("{{\"n\":{seq}}}")),
@@ -85,6 +86,38 @@ async fn events_come_back_in_order_after_any_number() {
         let page = numbers(&*store, "s", 0, 1).await;
         assert!(!page.is_empty() && [1, 2, 3, 4].starts_with(&page), "a small page has at least one event");
         assert_eq!(numbers(&*store, "unknown", 0, 1 << 20).await, [0; 0]);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn events_keep_their_times_and_what_clients_sent() {
+    with_each_store(|store| async move {
+        let event = |seq, at: Option<i64>, kind, recipient| Event {
+            seq,
+            at: at.map(Timestamp),
+            kind,
+            recipient,
+            body: Bytes::from(format!("{{\"n\":{seq}}}")),
+        };
+        let client = || Recipient::Agent("c".into());
+        let events = [
+            event(1, None, EventKind::Update, Recipient::All),
+            event(2, Some(70), EventKind::ClientMessage, client()),
+            event(3, Some(70), EventKind::Update, Recipient::AllBut("c".into())),
+            event(4, Some(90), EventKind::Answer, client()),
+            event(5, Some(90), EventKind::TurnEnd, Recipient::All),
+        ];
+        store.commit(vec![create("s")]).await.unwrap();
+        // A version that stored no times wrote the first.
+        for events in events.chunk_by(|one, next| one.at == next.at) {
+            let append = Mutation::Append { session: "s".into(), generation: 1, events: events.into() };
+            for _ in 0..2 {
+                assert!(store.commit(vec![append.clone()]).await.unwrap().is_empty());
+            }
+        }
+        let stored = store.events_after(&"s".into(), 0, 1 << 20).await.unwrap();
+        assert_eq!(stored, events);
     })
     .await;
 }
@@ -147,6 +180,7 @@ async fn a_commit_whose_answer_was_lost_can_be_repeated() {
         assert_eq!(numbers(&*store, "s", 0, 1 << 20).await, [1, 2, 3]);
         let event = |seq| Event {
             seq,
+            at: None,
             kind: EventKind::Update,
             recipient: Recipient::All,
             body: Bytes::from_static(b"{}"),
@@ -199,7 +233,6 @@ async fn sessions_are_changed_listed_and_deleted() {
             answered: vec![],
             last_turn: Box::new(TurnReport {
                 failure: Some("why".to_owned()),
-                stop_reason: Some("refusal".to_owned()),
                 usage: Some(json!({ "used": 1 })),
             }),
         };
@@ -275,7 +308,8 @@ async fn a_session_that_grows_too_large_loses_its_oldest_events() {
         // Digits without a pattern, because stored runs are compressed.
         let body: Bytes = (0..500_000u64).flat_map(digits_of_hash).collect();
         for seq in 1..=9 {
-            let event = Event { seq, kind: EventKind::Update, recipient: Recipient::All, body: body.clone() };
+            let (at, body) = (None, body.clone());
+            let event = Event { seq, at, kind: EventKind::Update, recipient: Recipient::All, body };
             let append = Mutation::Append { session: "s".into(), generation: 1, events: [event].into() };
             assert!(store.commit(vec![append]).await.unwrap().is_empty());
         }
@@ -348,6 +382,25 @@ async fn recent_events_survive_moves_by_any_process() {
     let rows = rusqlite::Connection::open(directory.path().join("serve.db")).unwrap();
     let runs: i64 = rows.query_row("SELECT count(*) FROM events", [], |row| row.get(0)).unwrap();
     assert_eq!(runs, 3, "small runs of a generation that were moved together are one");
+}
+
+#[tokio::test]
+async fn a_file_of_the_version_without_times_keeps_its_events() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = SqliteServerStore::open_for_server(directory.path()).unwrap();
+    store.commit(vec![create("s"), append("s", 1, 1..=2)]).await.unwrap();
+    assert_eq!(numbers(&store, "s", 0, 1 << 20).await, [1, 2]);
+    drop(store);
+    let file = rusqlite::Connection::open(directory.path().join("serve.db")).unwrap();
+    let run = "u*\t{\"n\":1}\nu*\t{\"n\":2}\n";
+    assert_eq!(file.execute("UPDATE events SET run = ?1", [run.as_bytes()]).unwrap(), 1);
+    file.pragma_update(None, "user_version", 2).unwrap();
+    drop(file);
+    let store = SqliteServerStore::open_for_server(directory.path()).unwrap();
+    assert!(store.commit(vec![append("s", 1, 3..=3)]).await.unwrap().is_empty());
+    let events = store.events_after(&"s".into(), 0, 1 << 20).await.unwrap();
+    let times: Vec<_> = events.iter().map(|event| (event.seq, event.at)).collect();
+    assert_eq!(times, [(1, None), (2, None), (3, Some(Timestamp(7)))]);
 }
 
 #[tokio::test]

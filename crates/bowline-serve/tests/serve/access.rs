@@ -243,7 +243,7 @@ async fn sessions_belong_to_their_principal() {
         observer session/new: 4 error an observer may not change anything
         admin session/list: 1 result {"sessions":[{"sessionId":"S",
         admin session/load: 2 result {"modes":{"currentModeId":"ask","availableModes":[]}}
-        admin session/set_mode: 3 result {}
+        admin session/set_mode: 4 result {}
         admin session/new: 3 error the directory / is outside of what this server offers: /root
     "#]]
     .assert_eq(&table.replace(&session, "S").replace(&*root.to_string_lossy(), "/root"));
@@ -357,7 +357,7 @@ async fn the_metrics_count_what_happened() {
     let values: String =
         text.lines().filter(|line| !line.starts_with('#')).map(|line| format!("{line}\n")).collect();
     expect![[r#"
-        bowline_events_total 7
+        bowline_events_total 10
         bowline_requests_total 6
         bowline_refused_total 0
         bowline_prompts_total 2

@@ -114,6 +114,8 @@ fn find_subscriber_faults(events: &BTreeMap<u64, &Event>, record: &Record) -> Ve
     let expected: Vec<u64> = events
         .values()
         .filter(|event| event.seq > record.after && event.seq <= last && event.recipient.includes(&ids))
+        // The subscribers do not ask for these.
+        .filter(|event| event.kind != EventKind::TurnEnd)
         .filter(|event| {
             let is_history = event.seq <= record.history_until && event.kind != EventKind::Update;
             // Questions that are answered are not sent again.

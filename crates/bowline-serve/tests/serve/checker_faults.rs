@@ -13,7 +13,7 @@ fn sound_history() -> History {
             4 => (EventKind::Response, Recipient::Only("c1".into()), json!({ "id": 7, "result": {} })),
             _ => (EventKind::Update, Recipient::All, json!({ "n": seq })),
         };
-        Event { seq, kind, recipient, body: body.to_string().into() }
+        Event { seq, at: None, kind, recipient, body: body.to_string().into() }
     };
     let run = |numbers: std::ops::RangeInclusive<u64>, generation| Run {
         last: *numbers.end(),

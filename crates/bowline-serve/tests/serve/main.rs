@@ -6,6 +6,7 @@ mod activity;
 mod attacks;
 mod checker;
 mod checker_faults;
+mod records;
 mod servers;
 mod sessions;
 mod support;

@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bowline_protocol::remote::AWAIT_METHOD;
+use bowline_serve::event::{Event, EventKind};
 use bowline_serve::http::AccessOptions;
 use bowline_serve::token::{Principal, Role};
 use bowline_serve::{ConnectionStream, HubOptions, SessionStream, StreamMessage};
@@ -51,10 +52,10 @@ async fn a_prompt_streams_its_updates_and_then_its_response() {
     setup.client.prompt(2, &setup.session, "count 3").await;
     expect![[r#"
         [
-            "3 1",
-            "4 2",
-            "5 3",
-            "6 result {\"stopReason\":\"end_turn\"}",
+            "4 1",
+            "5 2",
+            "6 3",
+            "8 result {\"stopReason\":\"end_turn\"}",
         ]
     "#]]
     .assert_debug_eq(&setup.stream.until_response(2).await);
@@ -88,9 +89,12 @@ async fn a_client_that_returns_gets_what_it_missed_once() {
             }
         }
     }
-    let first = seen.unwrap() + 1;
-    // Its own prompt is not sent to it: that is event `first`.
-    let expected: Vec<u64> = (first + 1..first + 1 + numbers.len() as u64).collect();
+    // Its own prompt is not sent to it, and what it sent is only a record.
+    let connection = [setup.client.connection.as_str().into()];
+    let store = setup.server.hub.store();
+    let events = store.events_after(&setup.session.as_str().into(), seen.unwrap(), 1 << 20).await.unwrap();
+    let is_sent = |event: &&Event| event.recipient.includes(&connection) && event.kind != EventKind::TurnEnd;
+    let expected: Vec<u64> = events.iter().filter(is_sent).map(|event| event.seq).collect();
     assert_eq!(numbers, expected);
     assert_eq!(numbers.len(), 302);
 }
@@ -140,7 +144,7 @@ async fn a_question_waits_for_a_client_that_comes_later() {
     phone.send(json!({ "jsonrpc": "2.0", "id": question["id"], "result": { "outcome": outcome } })).await;
     assert_eq!(describe(&phone_stream.next().await.1), r#"{"outcome":"selected","optionId":"no"}"#);
     drop(phone_stream);
-    let mut later = phone.stream(Some(&setup.session), Some(2)).await;
+    let mut later = phone.stream(Some(&setup.session), Some(3)).await;
     let next = describe(&later.next().await.1);
     assert_eq!(next, r#"{"outcome":"selected","optionId":"no"}"#, "an answered question is not sent again");
 }
@@ -178,9 +182,9 @@ async fn a_restarted_server_answers_what_was_interrupted() {
     let shown = stream.until_response(3).await;
     expect![[r#"
         [
-            "5 $/cancel_request",
-            "7 1",
-            "8 result {\"stopReason\":\"end_turn\"}",
+            "7 $/cancel_request",
+            "10 1",
+            "12 result {\"stopReason\":\"end_turn\"}",
         ]
     "#]]
     .assert_debug_eq(&shown);
@@ -239,17 +243,17 @@ async fn a_request_that_the_agent_works_on_is_not_answered_twice() {
     client.request(2, AWAIT_METHOD, json!({ "sessionId": setup.session })).await;
     let params = json!({ "sessionId": setup.session });
     client.send(json!({ "jsonrpc": "2.0", "method": "session/cancel", "params": params })).await;
-    assert_eq!(stream.until_response(2).await, [r#"4 result {"stopReason":"cancelled"}"#]);
+    assert_eq!(stream.until_response(2).await, [r#"7 result {"stopReason":"cancelled"}"#]);
 }
 
 #[tokio::test]
 async fn a_dead_agent_is_reported_and_started_again() {
     let mut setup = setup().await;
     setup.client.prompt(2, &setup.session, "die").await;
-    assert_eq!(setup.stream.until_response(2).await, ["3 error the agent ended"]);
+    assert_eq!(setup.stream.until_response(2).await, ["5 error the agent ended"]);
     setup.client.prompt(3, &setup.session, "count 1").await;
     let shown = setup.stream.until_response(3).await;
-    assert_eq!(shown.last().unwrap(), r#"6 result {"stopReason":"end_turn"}"#);
+    assert_eq!(shown.last().unwrap(), r#"10 result {"stopReason":"end_turn"}"#);
     assert_eq!(setup.server.launcher.starts.load(Ordering::SeqCst), 2);
 }
 
@@ -292,18 +296,18 @@ async fn files_come_from_the_client_that_offers_them() {
     editor.prompt(2, &session, "read /f").await;
     // The request follows what the agent said before it, and is no event.
     let (number, said) = stream.next().await;
-    assert_eq!((number, describe(&said)), (Some(3), "reading".to_owned()));
+    assert_eq!((number, describe(&said)), (Some(4), "reading".to_owned()));
     let (number, request) = stream.next().await;
     assert_eq!((number, &request["method"]), (None, &json!("fs/read_text_file")));
     // The stream is cut before the answer; the request is sent again with the same id.
     drop(stream);
-    let mut stream = editor.stream(Some(&session), Some(3)).await;
+    let mut stream = editor.stream(Some(&session), Some(4)).await;
     assert_eq!(stream.next().await, (None, request.clone()));
     // The phone has no files, and what it says about them does not count.
     let answer = |text: &str| json!({ "jsonrpc": "2.0", "id": request["id"], "result": { "content": text } });
     phone.send(answer("false")).await;
     editor.send(answer("unsaved")).await;
-    assert_eq!(stream.until_response(2).await.first().unwrap(), "4 unsaved");
+    assert_eq!(stream.until_response(2).await.first().unwrap(), "5 unsaved");
     let mut seen = Vec::new();
     while seen.last().is_none_or(|line| line != "unsaved") {
         seen.push(describe(&phone_stream.next().await.1));
@@ -316,7 +320,7 @@ async fn a_request_for_files_without_a_client_fails_in_time() {
     let mut setup = setup_with(HubOptions { client_timeout: Duration::ZERO, ..HubOptions::default() }).await;
     setup.client.prompt(2, &setup.session, "read /f").await;
     let shown = setup.stream.until_response(2).await;
-    assert_eq!(shown[1], "4 no client that offers fs/read_text_file is connected to this session");
+    assert_eq!(shown[1], "5 no client that offers fs/read_text_file is connected to this session");
 }
 
 #[tokio::test]
@@ -395,7 +399,7 @@ async fn draining_lets_a_turn_end() {
     setup.client.send(cancel).await;
     assert_eq!(
         setup.stream.until_response(2).await.last().unwrap(),
-        r#"4 result {"stopReason":"cancelled"}"#
+        r#"7 result {"stopReason":"cancelled"}"#
     );
     drain.await.unwrap();
     assert!(setup.own.try_next().await.is_none(), "connections end after everything was sent");
@@ -409,7 +413,7 @@ async fn the_last_errors_are_sent_before_streams_end() {
     let hub = std::sync::Arc::clone(&setup.server.hub);
     let (connection, session) = (setup.client.connection.as_str().into(), setup.session.as_str().into());
     // This stream replaces the other, and is not read before everything is stored.
-    let mut stream = SessionStream::open(&hub, &connection, &session, Some(3)).await.unwrap();
+    let mut stream = SessionStream::open(&hub, &connection, &session, Some(4)).await.unwrap();
     let draining = std::sync::Arc::clone(&hub);
     let drain = setup.server.spawn(async move { draining.drain(Duration::ZERO).await });
     while hub.log().is_open(&session) {
@@ -482,9 +486,9 @@ async fn a_stream_that_is_cut_while_a_session_is_loaded_loses_nothing() {
     let mut second = SessionStream::open(hub, &connection, &session, Some(5)).await.unwrap();
     drop(first);
     // The prompt and 3,000 updates; the response to the other client is not for this one.
-    assert_eq!(until_number(&mut second, 3002).await, (6..=3002).collect::<Vec<u64>>());
+    assert_eq!(until_number(&mut second, 3003).await, (6..=3003).collect::<Vec<u64>>());
     setup.client.prompt(3, &setup.session, "count 1").await;
-    assert_eq!(until_number(&mut second, 3005).await, [3004, 3005]);
+    assert_eq!(until_number(&mut second, 3008).await, [3007, 3008]);
     assert_eq!(own.until_response(1).await.len(), 1);
 }
 
@@ -499,7 +503,7 @@ async fn a_history_that_was_shown_is_not_shown_again_on_the_sessions_stream() {
     assert_eq!(own.until_response(1).await.len(), 5);
     let mut stream = phone.stream(Some(&setup.session), Some(2)).await;
     setup.client.prompt(3, &setup.session, "count 1").await;
-    assert_eq!(stream.next().await.0, Some(6));
+    assert_eq!(stream.next().await.0, Some(9));
 }
 
 #[tokio::test]
@@ -510,13 +514,14 @@ async fn a_session_that_is_loaded_again_is_shown_again() {
     setup.client.request(3, "session/load", load(&setup.session, setup.place.path())).await;
     setup.own.until_response(3).await;
     setup.client.prompt(4, &setup.session, "count 1").await;
-    // Without numbers, which the client has seen. Its own prompts are not sent to it.
+    // Without numbers, which the client has seen. Its own prompts are part of the history, and later ones are not sent to it.
     expect![[r#"
         [
             "- available_commands_update",
+            "- user: count 1",
             "- 1",
-            "6 1",
-            "7 result {\"stopReason\":\"end_turn\"}",
+            "9 1",
+            "11 result {\"stopReason\":\"end_turn\"}",
         ]
     "#]]
     .assert_debug_eq(&setup.stream.until_response(4).await);
@@ -534,9 +539,9 @@ async fn a_response_that_was_not_sent_yet_is_not_taken_for_history() {
     setup.client.prompt(3, &setup.session, "count 1").await;
     while describe(&phone_stream.next().await.1) != "1" {}
     setup.client.request(4, "session/load", load(&setup.session, setup.place.path())).await;
-    assert_eq!(setup.own.until_response(4).await.len(), 4);
+    assert_eq!(setup.own.until_response(4).await.len(), 6);
     let mut stream = setup.client.stream(Some(&setup.session), None).await;
-    assert_eq!(stream.until_response(2).await, [r#"4 result {"stopReason":"end_turn"}"#]);
+    assert_eq!(stream.until_response(2).await, [r#"6 result {"stopReason":"end_turn"}"#]);
 }
 
 #[tokio::test]
@@ -570,7 +575,7 @@ async fn a_number_that_the_session_does_not_have_yet_is_its_last() {
 async fn bytes_that_a_stream_cannot_carry_are_replaced() {
     let mut setup = setup().await;
     setup.client.prompt(2, &setup.session, "bytes").await;
-    assert_eq!(setup.stream.until_response(2).await[0], "3 a\u{fffd}b");
+    assert_eq!(setup.stream.until_response(2).await[0], "4 a\u{fffd}b");
 }
 
 #[tokio::test]
@@ -689,7 +694,7 @@ async fn a_fork_has_its_own_events_after_the_history() {
     // The client has the history already.
     let mut stream = setup.client.stream(Some(&fork), None).await;
     setup.client.prompt(4, &fork, "count 1").await;
-    assert_eq!(stream.until_response(4).await, ["6 1", r#"7 result {"stopReason":"end_turn"}"#]);
+    assert_eq!(stream.until_response(4).await, ["7 1", r#"9 result {"stopReason":"end_turn"}"#]);
     let phone = setup.server.client(&setup.token).await;
     let mut own = phone.stream(None, None).await;
     let mut histories = Vec::new();

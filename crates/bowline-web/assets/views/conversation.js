@@ -1,9 +1,10 @@
 // The conversation of a session, its open questions, and the prompt.
 
 import { Component, html, useLayoutEffect, useMemo, useState } from "../lib.js";
-import { connectionState, me, openSession, stopNote } from "../client.js";
-import { compact, costText, firstLine, plural, sentence, visible } from "../format.js";
+import { connectionState, me, openSession } from "../client.js";
+import { compact, costText, firstLine, plural, visible } from "../format.js";
 import { Icon } from "../icons.js";
+import { addKeys } from "../keyboard.js";
 import { Markdown } from "../markdown.js";
 import { routeHash } from "../router.js";
 import { messageText } from "../store.js";
@@ -12,6 +13,7 @@ import { VirtualList } from "../virtual-list.js";
 import { Approval } from "./approval.js";
 import { Composer } from "./composer.js";
 import { Elicitation } from "./elicitation.js";
+import { Find } from "./find.js";
 import { Picture, ToolCallView } from "./tool-call.js";
 
 /** @typedef {import("../types.js").Item} Item */
@@ -25,6 +27,8 @@ export function Conversation({ id }) {
   const session = useMemo(() => openSession(id), [id]);
   const revision = session.revision.value;
   const [, redraw] = useState(0);
+  const [isFinding, setFinding] = useState(false);
+  const [target, setTarget] = useState(/** @type {{key: string}|null} */ (null));
   const { state } = session;
   const canWrite = me.value?.role !== "observer";
   const questions = session.allQuestions.value;
@@ -34,14 +38,34 @@ export function Conversation({ id }) {
 
   useLayoutEffect(() => {
     const onKey = (/** @type {KeyboardEvent} */ event) => {
+      if ((event.ctrlKey || event.metaKey) && event.key === "f" && !document.getElementById("find") && !document.querySelector("dialog[open]")) {
+        // The same keys again open the browser's own.
+        event.preventDefault();
+        setFinding(true);
+      }
       if (event.key !== "Escape" || document.querySelector("dialog[open]")) return;
       // While a question is open, Escape only leaves the prompt, so that the keys of the answers work.
       if (session.allQuestions.value.length > 0) /** @type {HTMLElement|null} */ (document.activeElement)?.blur();
       else if (session.isBusy.value) session.cancel();
     };
     document.addEventListener("keydown", onKey);
-    return () => document.removeEventListener("keydown", onKey);
+    const endKeys = addKeys((key) => {
+      if (key !== "f") return false;
+      setFinding(true);
+      document.getElementById("find")?.focus();
+      return true;
+    });
+    return () => {
+      document.removeEventListener("keydown", onKey);
+      endKeys();
+    };
   }, [session]);
+
+  const show = (/** @type {string} */ key) => {
+    // What a thought says is folded away.
+    if (state.items.find((item) => item.key === key)?.kind === "thought") opened.set(`${id}/${key}`, true);
+    setTarget({ key });
+  };
 
   const row = (/** @type {Item} */ item, /** @type {number} */ index) => {
     const name = `${id}/${item.key}`;
@@ -58,13 +82,14 @@ export function Conversation({ id }) {
   const cancel = canWrite && isBusy && html`<button type="button" class="stop question-stop" aria-label="Cancel the turn" title="Cancel the turn" onClick=${() => session.cancel()}><${Icon} name="stop" /></button>`;
 
   return html`<main class="conversation" id="main" tabindex="-1">
-    <${Head} session=${session} />
+    <${Head} session=${session} onFind=${() => setFinding(true)} />
+    ${isFinding && html`<${Find} items=${state.items} revision=${revision} onShow=${show} onClose=${() => setFinding(false)} />`}
     ${session.status.value === "failed" && html`<${Empty} title="This session cannot be opened"><${Problem} text=${session.error.value} /><p class="choices"><button type="button" onClick=${() => void session.load()}>Try again</button><a href="#/">All sessions</a></p><//>`}
     ${session.status.value === "loading" && state.items.length === 0 && html`<p class="muted loading pad">Loading…</p>`}
     ${session.status.value === "ready" && state.items.length === 0 && html`<${Empty} title="What should the agent do?"><p class="muted">It works in <span class="path">${root}</span>. Every change can be undone.</p><//>`}
-    <${VirtualList} id=${id} items=${state.items} revision=${revision} busy=${isBusy} label="Conversation" isFeed follows=${session.ownTurn.value} row=${row}
+    <${VirtualList} id=${id} items=${state.items} revision=${revision} busy=${isBusy} label="Conversation" isFeed follows=${session.ownTurn.value} target=${target} row=${row}
       header=${state.dropped > 0 && html`<p class="muted center">${plural(state.dropped, "earlier entry", "earlier entries")} left out</p>`}
-      footer=${html`<${Progress} session=${session} isBusy=${isBusy} isWaiting=${questions.length > 0} />`} />
+      footer=${html`<${Progress} isWorking=${isBusy && questions.length === 0} />`} />
     <div class="bottom">
       ${state.plan.length > 0 && html`<${Plan} entries=${state.plan} />`}
       ${question && html`<${Boundary} of=${question.id}>${question.method === "session/request_permission"
@@ -75,8 +100,8 @@ export function Conversation({ id }) {
   </main>`;
 }
 
-/** @param {{session: import("../client.js").LiveSession}} props */
-function Head({ session }) {
+/** @param {{session: import("../client.js").LiveSession, onFind: () => void}} props */
+function Head({ session, onFind }) {
   const summary = session.summary.value;
   const { usage } = session.state;
   const view = location.hash.split("/")[3] ?? "session";
@@ -86,6 +111,7 @@ function Head({ session }) {
     <div class="view-title"><h1><bdi>${visible(session.state.title || summary?.title || firstPrompt(session.state) || "Untitled session")}</bdi></h1>
       <p class="muted">${session.status.value !== "failed" && html`<${StateBadge} state=${state} />`}<span class="path" title=${session.cwd.value}>${session.cwd.value}</span>${session.state.agent && html`<span class="agent-name">${visible(session.state.agent.info?.title ?? session.state.agent.name)}</span>`}</p></div>
     ${usage && html`<span class="usage" title=${`${usage.used.toLocaleString("en")} of ${usage.size.toLocaleString("en")} tokens`}><${Meter} ...${usage} /><span>${compact(usage.used)} / ${compact(usage.size)}</span>${usage.cost && html`<span>${costText(usage.cost)}</span>`}</span>`}
+    <button type="button" class="quiet icon-button find-open" aria-label="Find in the conversation" title="Find in the conversation (f)" onClick=${onFind}><${Icon} name="search" /></button>
     <${SessionTabs} id=${session.id} current=${view} />
   </header>`;
 }
@@ -102,17 +128,9 @@ export function SessionTabs({ id, current }) {
   return html`<nav class="tabs" aria-label="Session views">${tabs.map(([view, name]) => html`<a href=${routeHash({ view, id })} aria-current=${view === current ? "page" : undefined}>${name}</a>`)}</nav>`;
 }
 
-/** @param {{session: import("../client.js").LiveSession, isBusy: boolean, isWaiting: boolean}} props */
-function Progress({ session, isBusy, isWaiting }) {
-  const last = session.state.items[session.state.items.length - 1];
-  const summary = isBusy || session.isLoading.value || session.status.value !== "ready" ? null : session.summary.value;
-  const note = summary?.failure ? { level: /** @type {const} */ ("error"), text: sentence(summary.failure) } : stopNote(summary?.stopReason);
-  // The tab that sent the prompt has the note already; others, and a page that was loaded again, do not.
-  if (note && !(last?.kind === "note" && last.level === note.level)) {
-    return html`<div class="item"><${Note} item=${{ ...note, detail: "" }} /></div>`;
-  }
-  if (connectionState.value === "open" && isBusy && !isWaiting) return html`<p class="progress" role="status"><span class="pulse" aria-hidden="true"></span>Working</p>`;
-  return html`<p class="progress" role="status"></p>`;
+/** @param {{isWorking: boolean}} props */
+function Progress({ isWorking }) {
+  return html`<p class="progress" role="status">${isWorking && connectionState.value === "open" && html`<span class="pulse" aria-hidden="true"></span>Working`}</p>`;
 }
 
 /** @param {{entries: import("../types.js").PlanEntry[]}} props */
@@ -175,7 +193,7 @@ function Thought({ item, isOpen, onToggle, isLast }) {
   </div>`;
 }
 
-/** @param {{item: Pick<import("../types.js").NoteItem, "level"|"text"|"detail">}} props */
+/** @param {{item: import("../types.js").NoteItem}} props */
 function Note({ item }) {
   return html`<div class=${`note note-${item.level}`} role=${item.level === "error" ? "alert" : undefined}>${item.level !== "info" && html`<${Icon} name="warning" />`}<div><p><bdi>${visible(item.text)}</bdi></p>${item.detail && html`<p class="muted plain">${visible(item.detail)}</p>`}</div></div>`;
 }

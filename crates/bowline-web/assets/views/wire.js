@@ -1,18 +1,19 @@
 // The wire: a session's messages in order, and the page's own traffic, with the raw JSON of each.
 //
-// The server keeps what it sends to a session's clients, numbered and without times. Of what clients send it keeps the
-// prompts, as it shows them to the others.
+// The server keeps what it sends to a session's clients and what they send to the agent, numbered and with times. It leaves
+// out what clients answer about their files and terminals, and what may be secret.
 
 import { html, useEffect, useRef, useState } from "../lib.js";
 import { get, sessionPath } from "../api.js";
 import { openSession, traffic, trafficCount } from "../client.js";
-import { clockTime, visible } from "../format.js";
+import { dateTime, visible } from "../format.js";
 import { Icon } from "../icons.js";
 import { Empty, Problem } from "../ui.js";
 import { VirtualList } from "../virtual-list.js";
 import { SessionTabs } from "./conversation.js";
 
-/** @typedef {{key: string, version: number, at: number|null, direction: "in"|"out", name: string, detail: string, text: string}} Entry */
+/** @typedef {{key: string, version: number, number: number, at: number|null, direction: "in"|"out", name: string, detail: string, text: string, client?: string, missing?: string}} Entry */
+/** @typedef {{seq: number, at: number|null, kind: string, client?: string, message: any}} StoredEvent */
 
 /** The longest message that is shown whole, in characters. */
 const MAX_SHOWN = 50_000;
@@ -33,11 +34,21 @@ export function messageName(message, method = "") {
   return { name: "result", detail: message.result?.stopReason ? `${request}: ${message.result.stopReason}` : request };
 }
 
-/** Returns a row for an event of the server. @param {{seq: number, kind: string, message: any}} event @returns {Entry} */
-export function eventEntry({ seq, kind, message }) {
-  const isPrompt = message?.params?.update?.sessionUpdate === "user_message_chunk";
-  const named = kind === "request" ? { name: "request to one client", detail: "not kept" } : messageName(message);
-  return { key: `e${seq}`, version: 0, at: null, direction: isPrompt ? "out" : "in", ...named, text: kind === "request" ? "" : JSON.stringify(message) };
+/**
+ * Returns a row for an event of the server. `methods` has those of the requests so far, which say what is answered.
+ * @param {StoredEvent} event @param {Map<string, string>} methods @returns {Entry}
+ */
+export function eventEntry({ seq, at, kind, client, message }, methods) {
+  const isSent = kind === "message" || kind === "answer";
+  // Clients number their requests themselves; a question has an id of its own.
+  const request = `${kind === "question" || kind === "answer" ? "" : client} ${message?.id}`;
+  if (message?.method && message.id !== undefined) methods.set(request, message.method);
+  const named = kind === "request" ? { name: "request to one client", detail: "not kept" } : messageName(message, methods.get(request));
+  const missing = kind === "request" ? "Requests for one client's files and terminals are not kept."
+    : kind === "message" && !message.params ? "Its parameters are not kept: they are long, or may be secret."
+    : kind === "answer" && message.result?.action ? "What was filled in is not kept."
+    : "";
+  return { key: `e${seq}`, version: 0, number: seq, at, direction: isSent ? "out" : "in", ...named, text: kind === "request" ? "" : JSON.stringify(message), client, missing };
 }
 
 /** Returns rows for the page's own messages. @param {import("../acp.js").Traffic[]} traffic @returns {Entry[]} */
@@ -53,7 +64,7 @@ export function trafficEntries(traffic) {
     } catch {
       // It is shown as it came.
     }
-    return { key: `p${number}`, version: 0, at, direction, ...named, text };
+    return { key: `p${number}`, version: 0, number, at, direction, ...named, text };
   });
 }
 
@@ -69,6 +80,8 @@ class EventReader {
     this.onError = onError;
     /** @type {Entry[]} */
     this.entries = [];
+    /** @type {Map<string, string>} */
+    this.methods = new Map();
     this.after = 0;
     this.isReading = false;
     this.isStopped = false;
@@ -100,7 +113,7 @@ class EventReader {
         const { events, last } = await get(sessionPath(this.id, "events"), { after: this.after });
         if (this.isStopped || last <= this.after) break;
         this.after = last;
-        this.entries = [...this.entries, ...events.map(eventEntry)].slice(-MAX_EVENTS);
+        this.entries = [...this.entries, ...events.map((/** @type {StoredEvent} */ event) => eventEntry(event, this.methods))].slice(-MAX_EVENTS);
         this.onEntries(this.entries);
       }
       this.onError("");
@@ -137,9 +150,10 @@ export function Wire({ id }) {
 
   const row = (/** @type {Entry} */ entry) => html`<div class=${`wire-row ${entry.direction}`}>
     <button type="button" class="wire-line" aria-expanded=${open === entry.key} onClick=${() => setOpen(open === entry.key ? "" : entry.key)}>
-      <span class="wire-at">${entry.at === null ? entry.key.slice(1) : clockTime(entry.at)}</span><span class="wire-direction">${entry.direction === "in" ? "←" : "→"}<span class="hidden">${entry.direction === "in" ? "received" : "sent"}</span></span>
+      <span class="wire-number muted">${entry.number}</span><span class="wire-at muted">${entry.at === null ? "" : dateTime(entry.at).split(" ")[1]}</span><span class="wire-direction">${entry.direction === "in" ? "←" : "→"}<span class="hidden">${entry.direction === "in" ? "received" : "sent"}</span></span>
       <span class="wire-name">${visible(entry.name)}</span><span class="muted wire-detail"><bdi>${visible(entry.detail)}</bdi></span><span class="muted wire-size">${entry.text.length.toLocaleString("en")}</span></button>
-    ${open === entry.key && html`<pre class="output" tabindex="0" role="group" aria-label="Raw message">${entry.text ? pretty(entry.text) : "Requests for one client's files and terminals are not kept."}</pre>`}
+    ${open === entry.key && html`<p class="muted wire-facts">${[entry.at !== null && dateTime(entry.at), entry.client && `${entry.direction === "out" ? "from" : "to"} client ${entry.client}`, entry.missing].filter(Boolean).join(" · ")}</p>
+      ${entry.text && html`<pre class="output" tabindex="0" role="group" aria-label="Raw message">${pretty(entry.text)}</pre>`}`}
   </div>`;
 
   return html`<main class="page wire" id="main" tabindex="-1">

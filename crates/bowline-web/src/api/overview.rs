@@ -146,7 +146,6 @@ fn describe(
         "agent": session.agent(),
         "state": activity.state.name(),
         "failure": activity.failure,
-        "stopReason": activity.stop_reason,
         "waitingFor": activity.waiting_for.filter(|_| activity.state == SessionState::Waiting),
         "createdAt": session.created_at.0,
         "updatedAt": session.updated_at.0,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::Json;
 use axum::extract::{Path, Request, State};
 use axum::response::IntoResponse as _;
-use bowline_serve::event::{Event, EventKind};
+use bowline_serve::event::{Event, EventKind, Recipient};
 use bowline_serve::token::Role;
 use http::StatusCode;
 use serde_json::{Value, json};
@@ -14,6 +14,9 @@ use super::{ApiError, ApiResult, Query, SessionRight, Web};
 
 /// About how many bytes of messages an answer has.
 const PAGE_BYTES: usize = 256 << 10;
+
+/// How many characters of a connection's id are shown.
+const CLIENT_CHARS: usize = 6;
 
 /// `GET /api/sessions/{id}/events`.
 pub(super) async fn events(
@@ -29,7 +32,9 @@ pub(super) async fn events(
     let last = events.last().map_or(after, |event| event.seq);
     // As on a stream: questions are for those who may answer.
     let is_shown = |event: &&Event| {
-        principal.role != Role::Observer || !matches!(event.kind, EventKind::Question | EventKind::Withdrawal)
+        let is_for_users =
+            matches!(event.kind, EventKind::Question | EventKind::Withdrawal | EventKind::Answer);
+        principal.role != Role::Observer || !is_for_users
     };
     let events: Vec<Value> = events.iter().filter(is_shown).map(describe_event).collect();
     Ok(Json(json!({ "events": events, "last": last })).into_response())
@@ -43,10 +48,19 @@ fn describe_event(event: &Event) -> Value {
         EventKind::ClientRequest => "request",
         EventKind::Withdrawal => "withdrawal",
         EventKind::Response => "response",
+        EventKind::TurnEnd => "turnEnd",
+        EventKind::ClientMessage => "message",
+        EventKind::Answer => "answer",
     };
     // Requests to one client are not stored.
     let message: Value = serde_json::from_slice(&event.body).unwrap_or_default();
-    json!({ "seq": event.seq, "kind": kind, "message": message })
+    let mut described =
+        json!({ "seq": event.seq, "at": event.at.map(|at| at.0), "kind": kind, "message": message });
+    if let Recipient::Agent(client) | Recipient::Only(client) = &event.recipient {
+        // Enough to tell clients apart.
+        described["client"] = json!(client.chars().take(CLIENT_CHARS).collect::<String>());
+    }
+    described
 }
 
 /// `GET /api/status`.

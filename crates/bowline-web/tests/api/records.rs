@@ -3,6 +3,7 @@
 use bowline_serve::event::{Event, EventKind, Recipient};
 use bowline_serve::store::Mutation;
 use bowline_serve::token::Role;
+use bowline_text::time::Timestamp;
 use expect_test::expect;
 use serde_json::{Value, json};
 
@@ -49,20 +50,28 @@ async fn events_are_shown_as_they_were_sent() {
     let server = Server::start().await;
     let (me, observer) = (server.token("me", Role::User).await, server.token("eye", Role::Observer).await);
     server.session("s1", "me", "work", 1).await;
-    let event =
-        |seq, kind, body: &'static str| Event { seq, kind, recipient: Recipient::All, body: body.into() };
+    let event = |seq, kind, body: &'static str| {
+        let recipient = match kind {
+            EventKind::ClientMessage | EventKind::Answer => Recipient::Agent("0123456789".into()),
+            _ => Recipient::All,
+        };
+        Event { seq, at: (seq > 1).then_some(Timestamp(1000)), kind, recipient, body: body.into() }
+    };
     let events = vec![
         event(1, EventKind::Update, r#"{"method":"session/update"}"#),
         event(2, EventKind::Question, r#"{"method":"session/request_permission"}"#),
         event(3, EventKind::ClientRequest, ""),
         event(4, EventKind::Withdrawal, r#"{"method":"$/cancel_request"}"#),
         event(5, EventKind::Response, r#"{"id":1,"result":{}}"#),
+        event(6, EventKind::ClientMessage, r#"{"id":1,"method":"session/prompt"}"#),
+        event(7, EventKind::Answer, r#"{"id":"q","result":{}}"#),
+        event(8, EventKind::TurnEnd, r#"{"method":"_bowline/turn/ended"}"#),
     ];
     let append = Mutation::Append { session: "s1".into(), generation: 1, events: events.into() };
     server.hub.store().commit(vec![append]).await.unwrap();
     let mut shown = String::new();
     for (token, path) in
-        [(&me, "events"), (&me, "events?after=4"), (&me, "events?after=5"), (&observer, "events")]
+        [(&me, "events"), (&me, "events?after=7"), (&me, "events?after=8"), (&observer, "events")]
     {
         let body = server.get(token, &format!("/api/sessions/s1/{path}")).await.json();
         shown += &format!("{path} last {}\n", body["last"]);
@@ -71,19 +80,24 @@ async fn events_are_shown_as_they_were_sent() {
         }
     }
     expect![[r#"
-        events last 5
-          {"seq":1,"kind":"update","message":{"method":"session/update"}}
-          {"seq":2,"kind":"question","message":{"method":"session/request_permission"}}
-          {"seq":3,"kind":"request","message":null}
-          {"seq":4,"kind":"withdrawal","message":{"method":"$/cancel_request"}}
-          {"seq":5,"kind":"response","message":{"id":1,"result":{}}}
-        events?after=4 last 5
-          {"seq":5,"kind":"response","message":{"id":1,"result":{}}}
-        events?after=5 last 5
-        events last 5
-          {"seq":1,"kind":"update","message":{"method":"session/update"}}
-          {"seq":3,"kind":"request","message":null}
-          {"seq":5,"kind":"response","message":{"id":1,"result":{}}}
+        events last 8
+          {"seq":1,"at":null,"kind":"update","message":{"method":"session/update"}}
+          {"seq":2,"at":1000,"kind":"question","message":{"method":"session/request_permission"}}
+          {"seq":3,"at":1000,"kind":"request","message":null}
+          {"seq":4,"at":1000,"kind":"withdrawal","message":{"method":"$/cancel_request"}}
+          {"seq":5,"at":1000,"kind":"response","message":{"id":1,"result":{}}}
+          {"seq":6,"at":1000,"kind":"message","message":{"id":1,"method":"session/prompt"},"client":"012345"}
+          {"seq":7,"at":1000,"kind":"answer","message":{"id":"q","result":{}},"client":"012345"}
+          {"seq":8,"at":1000,"kind":"turnEnd","message":{"method":"_bowline/turn/ended"}}
+        events?after=7 last 8
+          {"seq":8,"at":1000,"kind":"turnEnd","message":{"method":"_bowline/turn/ended"}}
+        events?after=8 last 8
+        events last 8
+          {"seq":1,"at":null,"kind":"update","message":{"method":"session/update"}}
+          {"seq":3,"at":1000,"kind":"request","message":null}
+          {"seq":5,"at":1000,"kind":"response","message":{"id":1,"result":{}}}
+          {"seq":6,"at":1000,"kind":"message","message":{"id":1,"method":"session/prompt"},"client":"012345"}
+          {"seq":8,"at":1000,"kind":"turnEnd","message":{"method":"_bowline/turn/ended"}}
     "#]]
     .assert_eq(&shown);
 }

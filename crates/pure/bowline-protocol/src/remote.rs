@@ -30,6 +30,11 @@ pub const LAST_EVENT_HEADER: &str = "last-event-id";
 /// error, which a client that has received the answer meanwhile ignores.
 pub const AWAIT_METHOD: &str = "_bowline/request/await";
 
+/// The notification that tells how a turn ended, with `stopReason`, or `error` if it failed. A client that offers
+/// `_meta.bowline.turnEnds` gets it for turns of other clients, and for earlier ones when it loads a session; the response
+/// to its own prompt tells it as much.
+pub const TURN_ENDED_METHOD: &str = "_bowline/turn/ended";
+
 /// The requests that open a session. Their responses come on the connection's stream.
 const OPENING_METHODS: [&str; 4] = ["session/new", "session/load", "session/resume", "session/fork"];
 

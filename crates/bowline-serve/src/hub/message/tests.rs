@@ -140,3 +140,39 @@ fn directories_below_a_root_only() {
     "]]
     .assert_eq(&table);
 }
+
+#[test]
+fn secrets_and_long_texts_of_clients_are_not_recorded() {
+    let id = RequestId::Number(7);
+    let long = format!(
+        r#"{{"id":7,"method":"session/prompt","params":{{"prompt":"{}"}}}}"#,
+        "x".repeat(MAX_RECORDED_BYTES)
+    );
+    let records = [
+        record_of(
+            br#"{"id":7,"method":"session/prompt","params":{"prompt":[]}}"#,
+            "session/prompt",
+            Some(&id),
+        ),
+        record_of(long.as_bytes(), "session/prompt", Some(&id)),
+        record_of(br#"{"method":"session/cancel","params":{}}"#, "session/cancel", None),
+        record_of(br#"{"id":7,"method":"_x/login","params":{"key":1}}"#, "_x/login", Some(&id)),
+        record_of_answer(br#"{"id":"q","result":{"outcome":{}}}"#, "session/request_permission"),
+        record_of_answer(
+            br#"{"id":"q","result":{"action":"accept","content":{"key":1}}}"#,
+            "elicitation/create",
+        ),
+        record_of_answer(br#"{"id":"q","error":{"code":5,"message":"key"}}"#, "elicitation/create"),
+        record_of_answer(long.replace("method", "result").as_bytes(), "session/request_permission"),
+    ];
+    expect![[r#"
+        {"id":7,"method":"session/prompt","params":{"prompt":[]}}
+        {"jsonrpc":"2.0","method":"session/prompt","id":7}
+        {"method":"session/cancel","params":{}}
+        {"jsonrpc":"2.0","method":"_x/login","id":7}
+        {"id":"q","result":{"outcome":{}}}
+        {"jsonrpc":"2.0","id":"q","result":{"action":"accept"}}
+        {"jsonrpc":"2.0","id":"q","error":{"code":5}}
+        {"jsonrpc":"2.0","id":7,"result":{"action":null}}"#]]
+    .assert_eq(str::from_utf8(&records.join(&b'\n')).unwrap());
+}

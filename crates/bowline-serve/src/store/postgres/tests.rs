@@ -32,7 +32,7 @@ fn create(id: &str) -> Mutation {
 
 fn append(id: &str, generation: u64, seq: u64) -> Mutation {
     let body = Bytes::from_static(b"{}");
-    let event = Event { seq, kind: EventKind::Update, recipient: Recipient::All, body };
+    let event = Event { seq, at: None, kind: EventKind::Update, recipient: Recipient::All, body };
     Mutation::Append { session: id.into(), generation, events: [event].into() }
 }
 
@@ -80,7 +80,7 @@ async fn servers_that_start_at_once_migrate_once_and_a_later_schema_is_refused()
     let error = PostgresServerStore::open_for_tokens(&url).await.unwrap_err().to_string();
     assert_eq!(
         error,
-        "the database has version 99 of the schema, and this program knows versions up to 2: update bowline on this machine"
+        "the database has version 99 of the schema, and this program knows versions up to 3: update bowline on this machine"
     );
     let status = PostgresServerStore::open_without_migration(&url).unwrap().status().await.unwrap();
     assert_eq!(status.schema, 99, "the status names a schema that it cannot read");

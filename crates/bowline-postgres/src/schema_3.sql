@@ -1,0 +1,1 @@
+-- Runs of events have times, and kinds of events that earlier versions cannot read. The tables are the same.
