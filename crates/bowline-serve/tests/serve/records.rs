@@ -38,6 +38,7 @@ async fn what_clients_send_is_recorded_and_sent_to_nobody() {
     answer(&phone, &question).await;
     stream.until_response(2).await;
     client.prompt(3, &session, "read /f").await;
+    stream.next().await;
     let (_, request) = stream.next().await;
     let content = json!({ "content": "not to be kept" });
     client.send(json!({ "jsonrpc": "2.0", "id": request["id"], "result": content })).await;
