@@ -122,7 +122,7 @@ try {
   await picture(dark, "terminal");
 
   await dark.goto(`${server.origin}/#${second}/wire`);
-  await dark.getByRole("button", { name: /agent_message_chunk/ }).first().click();
+  await dark.getByRole("button", { name: /sent\W*result\W*session\/request_permission/ }).last().click();
   await dark.getByLabel("Raw message").waitFor();
   await picture(dark, "wire");
 

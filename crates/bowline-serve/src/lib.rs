@@ -9,7 +9,7 @@
 //! - [`Hub`] connects clients, sessions and agents. A session belongs to a principal, outlives its connections, and can
 //!   have several clients at once.
 //! - [`log::EventLog`] numbers everything that clients are sent about a session, stores it, and then publishes it. A
-//!   client continues after the last number it has seen.
+//!   client continues after the last number it has seen. What clients send is stored among it, as a record.
 //! - [`store::ServerStore`] keeps sessions, events and tokens.
 //! - [`http::serve`] is the endpoint: access, limits, streams.
 //!
