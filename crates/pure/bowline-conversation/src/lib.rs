@@ -5,6 +5,7 @@
 
 pub mod compaction;
 pub mod conversation;
+mod json_repair;
 pub mod offline_commands;
 pub mod retry;
 pub mod slash_command;

@@ -21,7 +21,6 @@ use self::delimiters::{
     strip_fence, strip_partial_closing_tag,
 };
 use self::parse::JsonScanner;
-pub use self::parse::repair_json;
 
 /// The maximum length of held-back text, in bytes; longer text is not a call.
 pub const MAX_HELD_BYTES: usize = 1 << 20;

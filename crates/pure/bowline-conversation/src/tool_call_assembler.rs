@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use serde_json::{Map, Value};
 
 use crate::conversation::{ToolUse, ToolUseInput};
-use crate::text_tool_calls::repair_json;
+use crate::json_repair::repair_json;
 
 /// The maximum number of calls in a reply; further ones are dropped. It exceeds what a turn runs, so that the model
 /// learns of it.

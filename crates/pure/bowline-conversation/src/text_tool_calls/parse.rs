@@ -5,6 +5,7 @@ use std::ops::Range;
 use serde_json::{Map, Value, json};
 
 use super::{MAX_CALLS, TextToolCall};
+use crate::json_repair::repair_json;
 
 /// Returns the calls that a text consists of, or `None` if any part of it is something else.
 ///
@@ -106,33 +107,6 @@ fn parse_call(mut object: Map<String, Value>, is_call: &CallPredicate<'_>) -> Op
         input => input,
     };
     input.is_object().then_some(TextToolCall { name, input })
-}
-
-/// Returns JSON without bare line breaks and tabs in strings, and without escapes that JSON does not have: models
-/// forget to escape the former, and write `\$` or `\'` as in a shell.
-#[must_use]
-pub fn repair_json(text: &str) -> String {
-    let mut out = String::with_capacity(text.len() + 16);
-    let (mut in_string, mut escaped) = (false, false);
-    for c in text.chars() {
-        match c {
-            '\n' if in_string => out.push_str("\\n"),
-            '\r' if in_string => out.push_str("\\r"),
-            '\t' if in_string => out.push_str("\\t"),
-            '\'' if escaped => {
-                out.pop();
-                out.push(c);
-            }
-            c if escaped && !matches!(c, '"' | '\\' | '/' | 'b' | 'f' | 'n' | 'r' | 't' | 'u') => {
-                out.push('\\');
-                out.push(c);
-            }
-            c => out.push(c),
-        }
-        in_string ^= c == '"' && !escaped;
-        escaped = in_string && c == '\\' && !escaped;
-    }
-    out
 }
 
 /// Finds the end of a JSON value incrementally, resuming where the text ended.
