@@ -133,6 +133,62 @@ async fn a_write_is_approved_seen_and_undone() {
 }
 
 #[tokio::test]
+async fn several_files_are_written_with_one_question_and_undone_together() {
+    let scene = CliFixture::new();
+    scene.write_file("a.txt", "one\ntwo\n");
+    let script = scene.home().join("script");
+    let steps = r#"
+{"calls": [{"name": "read_text_file", "input": {"path": "a.txt"}}]}
+{"expect": "one", "calls": [{"name": "write_files", "input": {"files": [{"path": "a.txt", "content": "1\ntwo\n"}, {"path": "docs/b.txt", "content": "b\n"}]}}]}
+{"expect": "Created docs/b.txt", "text": "Both are written."}
+"#;
+    std::fs::write(&script, steps).unwrap();
+    let agent = format!("{} agent --mode full --model script:{}", bowline().display(), script.display());
+    let mut screen = start_chat(&scene, &["--agent", &agent]).await;
+    screen.resize(100, 40);
+    screen.send_prompt("go").await;
+    screen.wait_for_question().await;
+    let question = screen.wait_for_text("docs/b.txt").await;
+    let asked = question.find("Bowline asks").unwrap();
+    expect![[r#"
+        Bowline asks: change files, 2 operations at once
+        Asked because no rule covers it, and preset ask asks before writes
+        ─ 2 operations, 1 looked at ────────────────────────────────────────────────────────────────────────
+        write $PROJECT/a.txt                                                            +1 −1
+        write $PROJECT/docs/b.txt                                                       +1 −0
+        ─ 1 of 2 ───────────────────────────────────────────────────────────────────────────────────────────
+        write $PROJECT/a.txt
+        @@ -1,2 +1,2 @@
+        1   -one
+          1 +1
+        2 2  two
+        y allow all 2 once  s this session  p this project  n reject  N always reject
+        s, p and N hold for the file $PROJECT/a.txt, the file $PROJECT/docs/b…
+        r reject, why…  m more…  Tab next  v split  Ctrl-C cancel  ? help
+    "#]]
+    .assert_eq(&scene.normalize(&question[asked..]));
+    // It is allowed once every file was in sight.
+    screen.send("\t").await;
+    screen.wait_for_text("─ 2 of 2 ─").await;
+    screen.wait_for_text("1 +b").await;
+    assert!(!scene.has_file("docs/b.txt"));
+    assert_eq!(scene.read_file("a.txt"), "one\ntwo\n");
+    screen.send("y").await;
+    screen.wait_for_text("Both are written.").await;
+    screen.wait_for_text("Changed 2 files").await;
+    screen.wait_for_text("● ready").await;
+    assert_eq!(
+        (scene.read_file("a.txt").as_str(), scene.read_file("docs/b.txt").as_str()),
+        ("1\ntwo\n", "b\n")
+    );
+    screen.send_prompt("/undo").await;
+    screen.wait_for_text("undone: ").await;
+    assert!(!scene.has_file("docs/b.txt"));
+    assert_eq!(scene.read_file("a.txt"), "one\ntwo\n");
+    screen.quit().await;
+}
+
+#[tokio::test]
 async fn what_is_rejected_is_not_done() {
     let scene = CliFixture::new();
     let mut screen = start_chat(&scene, &[]).await;

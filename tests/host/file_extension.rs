@@ -431,6 +431,49 @@ async fn a_batch_is_one_question_and_one_undo() {
 }
 
 #[tokio::test]
+async fn a_batch_names_the_file_that_never_rests() {
+    let stage = HostFixture::new().with_file("a", "a\n").with_file("b", "b\n");
+    let (path, mut times) = (stage.lab.path("b"), 0);
+    let stage = stage.with_person(move |_| {
+        times += 1;
+        std::fs::write(&path, format!("mine {times}\n")).unwrap();
+        QuestionReply::allow()
+    });
+    let batch = r#"call _bowline/fs/batch {"operations":[{"op":"write","path":"$ROOT/a","data":"A\n"},{"op":"write","path":"$ROOT/b","data":"B\n"}]}"#;
+    let text = stage.play_turns(&[batch]).await;
+    expect![[r#"! -32603 $ROOT/b keeps changing, try again {"kind":"internal"}"#]]
+        .assert_eq(text.lines().last().unwrap());
+}
+
+#[tokio::test]
+async fn a_batch_belongs_to_the_call_that_names_one_of_its_files() {
+    let stage = HostFixture::with_options(|settings| settings.preset = Some(Preset::Full));
+    check(
+        &stage,
+        r#"
+        update {"sessionUpdate":"tool_call","toolCallId":"c1","title":"Write b","kind":"edit","locations":[{"path":"$ROOT/d/b"}]}
+        call _bowline/fs/batch {"operations":[{"op":"mkdir","path":"$ROOT/d"},{"op":"write","path":"$ROOT/d/b","data":"b\n"}]}
+        "#,
+        expect![[r#"
+            > update {"sessionUpdate":"tool_call","toolCallId":"c1","title":"Write b","kind":"edit","locations":[{"path":"$ROOT/d/b"}]}
+            > call _bowline/fs/batch {"operations":[{"op":"mkdir","path":"$ROOT/d"},{"op":"write","path":"$ROOT/d/b","data":"b\n"}]}
+            {"results":[{"op":"mkdir"},{"op":"write","etag":"sha256:0263829989b6fd954f72baaf2fc64bc2e2f01d692d4de72986ea808f6e99813f","merged":false,"formatted":false}]}
+        "#]],
+    )
+    .await;
+    expect![[r#"
+        session/start: allowed by nobody
+        turn/start turn 1: allowed by nobody
+        fs/write $ROOT/d turn 1 call c1: allowed by preset: full (begins)
+        fs/write $ROOT/d/b turn 1 call c1: allowed by preset: full (begins)
+        fs/write $ROOT/d/b turn 1 call c1: allowed by preset: full
+        turn/end turn 1: allowed by nobody (EndTurn)
+        session/end: allowed by nobody
+    "#]]
+    .assert_eq(&stage.audit_table());
+}
+
+#[tokio::test]
 async fn a_batch_that_fails_changes_nothing() {
     let stage = HostFixture::with_options(|settings| settings.preset = Some(Preset::Full))
         .with_file("a", "a\n")

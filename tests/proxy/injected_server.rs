@@ -87,3 +87,17 @@ fn the_file_extension_of_the_editor_is_passed_on_to_the_agent() {
     assert_eq!((scene.read_file("b.txt").as_str(), scene.read_file("c.txt").as_str()), ("b\n", "c\n"));
     assert!(traced.contains("_bowline/fs/batch"), "{traced}");
 }
+
+#[test]
+fn rules_apply_to_the_file_extension_of_the_editor() {
+    let write = r#"{"calls": [{"name": "write_files", "input": {"files": [{"path": "b.txt", "content": "b\n"}, {"path": "c.txt", "content": "c\n"}]}}]}"#;
+    for (preset, expected, is_written) in
+        [("ask", "Created c.txt", true), ("read-only", "the user's settings deny it", false)]
+    {
+        let steps = format!("{write}\n{{\"expect\": \"{expected}\", \"text\": \"Done.\"}}\n");
+        let proxy = ["--no-mcp", "--policy", preset];
+        let (scene, told) = run_script_through_proxy(&steps, &proxy, &["--approve", "all"]);
+        assert!(told.contains("Done."), "{preset}: {told}");
+        assert_eq!((scene.has_file("b.txt"), scene.has_file("c.txt")), (is_written, is_written));
+    }
+}

@@ -104,7 +104,7 @@ fn measure_batch(
     directory: &std::path::Path,
     rounds: usize,
 ) -> Result<Comparison> {
-    // New files in each round: ext4 creates files slowly in the seconds after it deleted many, such as replaced ones.
+    // New files in each round: ext4 creates files slowly in the minutes after it deleted many, such as replaced ones.
     let new_directory = |side: &str, round: usize| -> Result<std::path::PathBuf> {
         let directory = directory.join(format!("{side}-{round}"));
         fs::create_dir_all(&directory)?;

@@ -98,6 +98,12 @@ pub(crate) struct FileBackends {
     pub(crate) write: Backend,
 }
 
+impl FileBackends {
+    fn are_local(self) -> bool {
+        (self.read, self.write) == (Some(Backend::Local), Backend::Local)
+    }
+}
+
 pub(crate) struct ToolboxInner {
     pub(crate) runtime: SessionRuntime,
     pub(crate) permissions: Permissions,
@@ -252,7 +258,7 @@ impl ToolboxInner {
             BuiltinTool::Write(backends) => write::write_file(active_call, backends).await,
             BuiltinTool::Edit(backends) => write::edit_file(active_call, backends).await,
             BuiltinTool::WriteFiles => batch::write_files(active_call).await,
-            BuiltinTool::Append(_) if choice.batch == Backend::Client => {
+            BuiltinTool::Append(backends) if choice.batch == Backend::Client || backends.are_local() => {
                 batch::append_file(active_call).await
             }
             BuiltinTool::Append(backends) => write::append_file(active_call, backends).await,

@@ -140,9 +140,8 @@ struct EditorCapabilities {
     can_read: bool,
     can_write: bool,
     has_terminals: bool,
-    // The editor has files of its own, with or without the file extension. Unsaved text would be missing in files that
-    // are served here.
-    has_files: bool,
+    // The methods of the file extension that it serves.
+    file_extension: FileCapabilities,
     // The editor displays the output of an agent's terminals as it comes.
     displays_output: bool,
     // The editor is Bowline itself, which records its writes in the same journal.
@@ -158,7 +157,7 @@ impl EditorCapabilities {
             can_read: fs.read_text_file,
             can_write: fs.write_text_file,
             has_terminals: *terminal,
-            has_files: fs.read_text_file || fs.write_text_file || extension != FileCapabilities::default(),
+            file_extension: extension,
             displays_output: capabilities
                 .meta
                 .as_ref()
@@ -167,12 +166,18 @@ impl EditorCapabilities {
         }
     }
 
+    /// Returns whether it has files of its own, with or without the file extension. Unsaved text would be missing in files
+    /// that are served here.
+    fn has_files(self) -> bool {
+        self.can_read || self.can_write || self.file_extension != FileCapabilities::default()
+    }
+
     fn supports(self, method: Method) -> bool {
         match method {
             Method::Read => self.can_read,
             Method::Write => self.can_write,
             Method::CreateTerminal | Method::Terminal => self.has_terminals,
-            Method::FileExtension => self.has_files,
+            Method::FileExtension => self.has_files(),
             _ => true,
         }
     }

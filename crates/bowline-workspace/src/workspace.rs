@@ -18,6 +18,7 @@ use bowline_text::time::Timestamp;
 use tokio::sync::broadcast::Receiver;
 
 use crate::disk::LineIndexCache;
+pub use crate::disk::bulk_sync::BulkSyncCondition;
 use crate::disk::content_scan::ContentScanCache;
 use crate::error::FilesError;
 use crate::journal::{Journal, JournalNotice, LiveSessions, Retention};
@@ -80,6 +81,8 @@ pub struct WorkspaceOptions {
     /// The size in bytes from which on a file is appended to in place, at the cost of what is appended. A smaller file
     /// is written anew, so that its journal entries have whole texts. Defaults to 1 MiB.
     pub append_in_place_bytes: u64,
+    /// When many new files are made durable at once. Defaults to [`BulkSyncCondition::IfCheap`].
+    pub bulk_sync: BulkSyncCondition,
     /// How to handle a write to a file that the session has not read completely.
     pub unseen: UnseenWriteBehavior,
     /// How to handle a write to a file with several hard links.
@@ -100,6 +103,7 @@ impl Default for WorkspaceOptions {
             max_read_bytes: 10 << 20,
             max_write_bytes: 64 << 20,
             append_in_place_bytes: 1 << 20,
+            bulk_sync: BulkSyncCondition::IfCheap,
             unseen: UnseenWriteBehavior::Overwrite,
             hard_links: RiskyWriteBehavior::Refuse,
             read_only_files: RiskyWriteBehavior::Refuse,

@@ -252,6 +252,18 @@ fn disk_calls_are_synced_in_order() {
           journal: Write
           files: Remove Rename
           journal: Sync Write Truncate Sync Delete
+        batch synced at once
+          files: Rename CreateDirectory SyncDirectory CreateDirectory SyncDirectory CreateDirectory SyncDirectory CreateDirectory SyncDirectory
+          journal: Write Sync Write Sync
+          files: CreateTemp Write SetMode CreateTemp Write SetMode CreateTemp Write SyncFileSystem Exchange Rename SyncDirectory CreateDirectory Rename
+          journal: Write
+          files: Remove Rename
+          journal: Sync Write Truncate Sync Delete
+        batch of directories
+          files: Rename CreateDirectory SyncDirectory CreateDirectory SyncDirectory Remove
+          journal: Write Sync Write Sync
+          files: Rename
+          journal: Sync Write Truncate Sync Delete
         batch of copies, bytes and inserted text
           journal: Write Sync Write Sync
           files: CreateTemp Write SetMode CreateTemp Write SetMode CreateTemp Write SetMode CreateTemp Write SetMode Sync Exchange Rename Exchange Rename SyncDirectory CreateDirectory Rename

@@ -11,6 +11,7 @@
 //! ONE
 //! <<
 //! > disk /src/a.txt "two\n"        a write by another program, behind the engine's back
+//! > changed /src/a.txt             what the session's watches have reported, at least of these files
 //! ```
 //! A path that starts with `/` is below the workspace, `$ROOT`. Other directories are `$OUT`, outside every root;
 //! `$LIB`, which can be made a root; and `$BASE`, which contains them all. Other paths are used as they are, a `@`
@@ -75,6 +76,8 @@ pub trait ScriptBackend {
     fn write(&mut self, actor: &StepActor, path: &str, content: &str) -> StepOutcome;
     /// Calls a method of the file extension for an agent: its name without the prefix, and its params without a session.
     fn call_extension(&mut self, actor: &StepActor, method: &str, params: Value) -> StepOutcome;
+    /// Returns what the watches of an agent's session have reported since the last call, at least these paths.
+    fn take_changed_files(&mut self, actor: &StepActor, paths: &[String]) -> StepOutcome;
     /// Deletes a file for an agent.
     fn delete(&mut self, actor: &StepActor, path: &str) -> StepOutcome;
     /// Undoes changes for a session.
@@ -165,6 +168,13 @@ impl<S: ScriptBackend> ScriptRunner<S> {
                 let method = words.next()?.context("which method")?;
                 let params = self.dirs.expand_variables(words.take_rest());
                 self.backend.call_extension(&actor, &method, serde_json::from_str(&params)?)
+            }
+            "changed" => {
+                let mut paths = Vec::new();
+                while let Some(word) = words.next()? {
+                    paths.push(self.dirs.resolve_path(&word));
+                }
+                self.backend.take_changed_files(&actor, &paths)
             }
             "delete" => {
                 let path = self.next_path(&mut words)?;

@@ -11,7 +11,7 @@ use bowline_history::ledger::{Knowledge, TextVersion, WriteVerdict};
 use bowline_policy::audit::AuditAction;
 use bowline_policy::operation::OperationKind;
 use bowline_policy::paths::LexicalPath;
-use bowline_policy::question::{QuestionItem, TextChange};
+use bowline_policy::question::QuestionItem;
 use bowline_protocol::builders;
 use bowline_protocol::file_extension::{
     BatchOperation, Etag, FileError, FileType, RemoveParams, TransferParams, WriteParams,
@@ -39,6 +39,10 @@ use super::write::{is_replacement_seen, read_current};
 use crate::permission::{Authorization, OperationOutcome, OperationRequest};
 use crate::runtime::batch;
 use crate::runtime::{Backend, BatchFailure, BatchWrite, ClientContent, LocalPreview, WrittenText};
+
+mod affected_file;
+
+use affected_file::{AffectedFile, FileSide, to_item};
 
 /// How often a change is decided and shown again because a file changed meanwhile.
 const MAX_ATTEMPTS: usize = 3;
@@ -99,7 +103,7 @@ pub(crate) async fn write_files(active_call: &ActiveCall<'_>) -> Result<ToolOutp
     change_files(active_call, &title, ToolKind::Edit, json!({ "files": inputs }), &changes).await
 }
 
-/// Runs the tool that appends to a file, where the client offers the file extension.
+/// Runs the tool that appends to a file, where the client offers the file extension or no files at all.
 pub(crate) async fn append_file(active_call: &ActiveCall<'_>) -> Result<ToolOutput, CallStop> {
     let fields = active_call.fields()?;
     let path = active_call.resolve_path(fields.required_text("path")?)?;
@@ -110,10 +114,19 @@ pub(crate) async fn append_file(active_call: &ActiveCall<'_>) -> Result<ToolOutp
     change_files(active_call, &title, ToolKind::Edit, input, &changes).await
 }
 
-/// Returns whether a file of the client is appended to without reading it.
-async fn is_large(active_call: &ActiveCall<'_>, path: &LexicalPath) -> bool {
-    let Ok(stat) = active_call.runtime().client_files().stat(path.as_str()).await else { return false };
-    let key = ledger_key(active_call, Backend::Client, path.as_str());
+/// Returns whether a file is appended to without reading it.
+async fn is_large(active_call: &ActiveCall<'_>, backend: Backend, path: &LexicalPath) -> bool {
+    let runtime = active_call.runtime();
+    let stat = match backend {
+        Backend::Client => runtime.client_files().stat(path.as_str()).await,
+        // An editor may have unsaved text of it.
+        Backend::Local | Backend::Workspace if runtime.backend_choice().read == Backend::Client => {
+            return false;
+        }
+        Backend::Local | Backend::Workspace => batch::stat_file(runtime, path.as_str()).await,
+    };
+    let Ok(stat) = stat else { return false };
+    let key = ledger_key(active_call, backend, path.as_str());
     stat.file_type == FileType::File && can_append_unread(&active_call.toolbox.ledger(), &key, stat.size)
 }
 
@@ -187,74 +200,12 @@ struct PlannedWrite<'a> {
     operation: Option<usize>,
 }
 
-/// A state of a file, for display.
-#[derive(Debug, Clone, PartialEq, Eq)]
-enum FileSide {
-    Absent,
-    Text(Arc<String>),
-    // A directory, or bytes that are not text.
-    Opaque,
-}
-
-impl FileSide {
-    fn from_content(content: Option<&FileContent>) -> Self {
-        match content {
-            None => Self::Absent,
-            // Of a large file only what is appended is shown.
-            Some(FileContent::Text(text) | FileContent::Large { added: Some(text), .. }) => {
-                Self::Text(text.clone())
-            }
-            Some(FileContent::Binary { .. } | FileContent::Large { added: None, .. }) => Self::Opaque,
-        }
-    }
-
-    fn text(&self) -> Option<&Arc<String>> {
-        match self {
-            Self::Text(text) => Some(text),
-            Self::Absent | Self::Opaque => None,
-        }
-    }
-}
-
-/// The effect of a batch on one path.
-#[derive(Debug, PartialEq, Eq)]
-struct AffectedFile {
-    // As it was requested.
-    path: String,
-    // Without symbolic links, where the engine knows it.
-    resolved: String,
-    before: FileSide,
-    after: FileSide,
-    moved_from: Option<String>,
-}
-
-impl AffectedFile {
-    fn new(path: &LexicalPath, before: FileSide, after: FileSide) -> Self {
-        let path = path.as_str().to_owned();
-        Self { resolved: path.clone(), path, before, after, moved_from: None }
-    }
-
-    fn from_preview(file: &FilePreview) -> Self {
-        let before = match &file.before {
-            Some(FileContent::Large { .. }) => FileSide::Text(Arc::default()),
-            before => FileSide::from_content(before.as_ref()),
-        };
-        Self {
-            path: file.requested.clone(),
-            resolved: file.path.clone(),
-            before,
-            after: FileSide::from_content(file.after.as_ref()),
-            moved_from: file.moved_from.clone(),
-        }
-    }
-}
-
 /// The changes of a call, decided on the files as they are.
 struct PlannedBatch<'a> {
     backend: Backend,
     changes: &'a [FileChange],
     writes: Vec<PlannedWrite<'a>>,
-    // What is appended to files of the client that are not read. Only that is shown.
+    // What is appended to files that are not read. Only that is shown.
     appends: Vec<(&'a LexicalPath, Arc<String>)>,
     operations: Vec<BatchOperation>,
     files: Vec<AffectedFile>,
@@ -289,7 +240,7 @@ impl<'a> PlannedBatch<'a> {
         for change in changes {
             match change {
                 FileChange::Write { path, request: RequestedWrite::Append(addition) }
-                    if backend == Backend::Client && is_large(active_call, path).await =>
+                    if is_large(active_call, backend, path).await =>
                 {
                     let params = WriteParams::new(path.as_str(), addition.clone()).append();
                     batch.operations.push(params.into());
@@ -591,8 +542,12 @@ impl<'a> PlannedBatch<'a> {
     }
 
     async fn record_outcome(&self, active_call: &ActiveCall<'_>, mut authorization: Authorization) {
-        let hash = |side: &FileSide| side.text().map(|text| ContentHash::digest(text.as_bytes()));
         for file in &self.files {
+            // Of a file that is not read only what is appended is known.
+            let is_known = !self.appends.iter().any(|(path, _)| path.as_str() == file.path);
+            let hash = |side: &FileSide| {
+                side.text().filter(|_| is_known).map(|text| ContentHash::digest(text.as_bytes()))
+            };
             let outcome = OperationOutcome {
                 bytes: file.after.text().map(|text| text.len()),
                 hash_before: hash(&file.before),
@@ -846,18 +801,6 @@ fn refuse_unsaved(active_call: &ActiveCall<'_>, path: &str) -> CallStop {
         active_call.runtime().display_path(path)
     )
     .into()
-}
-
-fn to_item(
-    operation: bowline_policy::operation::Operation,
-    before: &FileSide,
-    after: &FileSide,
-) -> QuestionItem {
-    let (before, after) = match (before, after) {
-        (FileSide::Opaque, _) | (_, FileSide::Opaque) => return QuestionItem::new(operation),
-        (before, after) => (before.text().cloned(), after.text().cloned()),
-    };
-    QuestionItem::with_change(operation, TextChange { before, after: after.unwrap_or_default() })
 }
 
 async fn record_failure(active_call: &ActiveCall<'_>, authorization: Authorization, failure: &str) {

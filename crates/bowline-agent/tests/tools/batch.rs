@@ -1,5 +1,7 @@
 //! Changing several files at once, appending, deleting and moving: by the editor's file extension, or on this machine.
 
+use std::os::unix::fs::MetadataExt as _;
+
 use bowline_agent::tools::ToolCallOutcome;
 use bowline_conversation::slash_command::UndoTarget;
 use bowline_policy::mode::AgentMode;
@@ -141,6 +143,45 @@ async fn a_large_file_is_appended_to_without_being_read() {
     );
     let text = fixture.document("log");
     assert_eq!((text.len(), text.ends_with("a line\none more\n")), (200_000 * 7 + 9, true));
+}
+
+#[tokio::test]
+async fn a_large_file_of_this_machine_is_appended_to_in_place() {
+    let fixture = open_asking(EditorCapabilities::NONE).await;
+    fixture.write_to_disk("log", &"a line\n".repeat(200_000));
+    let inode = || std::fs::metadata(fixture.path("log")).unwrap().ino();
+    let before = inode();
+    let mut out =
+        fixture.call_and_log("append_file", json!({ "path": "log", "content": "one more\n" })).await;
+    let text = fixture.read_from_disk("log");
+    assert_eq!((text.len(), text.ends_with("a line\none more\n")), (200_000 * 7 + 9, true));
+    assert_eq!(inode(), before);
+    out += &fixture.audit_text().await;
+    out += &fixture.toolbox.undo(2, UndoTarget::Turns(1)).await.unwrap();
+    assert_eq!(fixture.read_from_disk("log").len(), 200_000 * 7);
+    check(
+        &out,
+        expect![[r#"
+        > tool_call turn1_1 "Append to log" Edit Pending @$ROOT/log
+            input {"path":"$ROOT/log","content":"one more\n"}
+        > update turn1_1
+            diff $ROOT/log "" -> "one more\n"
+        < session/request_permission turn1_1 "Append to log"
+            diff $ROOT/log "" -> "one more\n"
+            allow_once: Allow once
+            allow_session: Allow edits of the file log, in this session
+            allow_always: Always allow edits of the file log
+            reject_once: Reject
+            reject_always: Always reject edits of the file log
+        > update turn1_1 InProgress
+        > update turn1_1 Completed
+            output {"servedBy":"local","operations":1}
+        = Appended 1 line to log, on the agent's own machine.
+        fs/write allowed by client (begins)
+        fs/write allowed by client
+        - log is as it was before
+    "#]],
+    );
 }
 
 #[tokio::test]

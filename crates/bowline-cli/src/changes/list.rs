@@ -396,6 +396,7 @@ fn describe_change(change: &Change) -> &'static str {
         (Some(before), Some(after)) if before.hash == after.hash && before.mode != after.mode => "mode",
         (Some(before), Some(after)) if before.hash == after.hash => "as it was",
         (Some(_), Some(_)) => "edited",
+        (None, None) if change.reverses.is_empty() => "directory",
         (None, None) => "absent",
     }
 }

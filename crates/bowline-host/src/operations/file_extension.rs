@@ -23,10 +23,10 @@ pub(crate) const LIMITS: FileLimits = FileLimits::DEFAULT;
 fn operation_context(
     session: &SessionInner,
     agent: Option<String>,
-    path: &str,
+    paths: &[&str],
     cx: &ClientContext,
 ) -> OperationContext {
-    let call = find_call_for_operation(&session.snapshot(), Some(path));
+    let call = find_call_for_operation(&session.snapshot(), Some(paths));
     OperationContext { agent, call, cancel: cx.cancel_signal().clone(), missing_file_quirk: None }
 }
 
@@ -38,7 +38,7 @@ pub(crate) async fn list(
     cx: ClientContext,
 ) -> Result<ListDirectoryResponse, FileError> {
     let operation = request.into_operation(&LIMITS)?;
-    let context = operation_context(&session, agent, operation.path.as_str(), &cx);
+    let context = operation_context(&session, agent, &[operation.path.as_str()], &cx);
     list_page(session, context, operation).await
 }
 
@@ -62,7 +62,7 @@ pub(crate) async fn stat(
     cx: ClientContext,
 ) -> Result<StatFileResponse, FileError> {
     let operation = request.into_operation()?;
-    let context = operation_context(&session, agent, operation.path.as_str(), &cx);
+    let context = operation_context(&session, agent, &[operation.path.as_str()], &cx);
     stat_path(session, context, operation).await
 }
 
@@ -99,7 +99,7 @@ pub(crate) async fn read(
     cx: ClientContext,
 ) -> Result<ReadFileResponse, FileError> {
     let operation = request.into_operation(&LIMITS)?;
-    let context = operation_context(&session, agent, operation.path.as_str(), &cx);
+    let context = operation_context(&session, agent, &[operation.path.as_str()], &cx);
     read_data(session, context, operation).await
 }
 

@@ -91,7 +91,7 @@ pub(crate) async fn read(
 ) -> Result<ReadTextFileResponse, RpcError> {
     let path = path_to_string(&request.path)?;
     let window = LineWindow { line: request.line, limit: request.limit };
-    let call = find_call_for_operation(&session.snapshot(), Some(&path));
+    let call = find_call_for_operation(&session.snapshot(), Some(&[&path]));
     let context = OperationContext {
         agent,
         call,
@@ -242,7 +242,7 @@ pub(crate) async fn write(
     cx: ClientContext,
 ) -> Result<WriteTextFileResponse, RpcError> {
     let path = path_to_string(&request.path)?;
-    let call = find_call_for_operation(&session.snapshot(), Some(&path));
+    let call = find_call_for_operation(&session.snapshot(), Some(&[&path]));
     let context =
         OperationContext { agent, call, cancel: cx.cancel_signal().clone(), missing_file_quirk: None };
     let written = write_text(session, context, path, request.content.into()).await?;

@@ -5,9 +5,11 @@ use std::sync::Arc;
 use bowline_access::approvals::ApprovalRequest;
 use bowline_policy::audit::{AuditAction, AuditDecision, AuditSubject, DecisionSource};
 use bowline_policy::claims::TextReplacement;
+use bowline_policy::grants::ResolvedOperation;
 use bowline_policy::operation::{Operation, OperationKind, OperationTarget};
 use bowline_policy::question::{Question, QuestionItem};
 use bowline_protocol::accumulator::ToolCallView;
+use bowline_protocol::file_extension::{FileOperation, WriteCondition};
 use bowline_protocol::relay::operation::RelayedOperation;
 use bowline_protocol::rpc_error::RpcError;
 use bowline_protocol::schema::v1::{PermissionOption, RequestPermissionResponse};
@@ -15,6 +17,7 @@ use bowline_protocol::terminal;
 use bowline_text::display;
 use bowline_workspace::terminals::resolve_command;
 
+use super::file_extension::batch::{describe_operations, show_batch};
 use super::permission::{
     PlannedWrite, allow_outcome, deny_outcome, describe_file_operation, plan_write, prepare_request,
     reason_meta,
@@ -80,6 +83,7 @@ pub(crate) async fn authorize_relayed(
     let (action, title) = match &operation {
         RelayedOperation::Read { path } => (AuditAction::Read, format!("read {path}")),
         RelayedOperation::Write { path, .. } => (AuditAction::Write, format!("write {path}")),
+        RelayedOperation::Files(operations) => (AuditAction::Write, describe_operations(operations)),
         RelayedOperation::Run(command) => {
             (AuditAction::TerminalCreate, format!("run {}", display::escape_line(&command.command, 4096)))
         }
@@ -87,40 +91,80 @@ pub(crate) async fn authorize_relayed(
     let mut audited = AuditedOperation::new(session.clone(), action, call.clone())
         .with_subject(AuditSubject::Text(title.clone()));
     let owned_session = session.clone();
-    let (item, resolved_operations) =
+    let (items, resolved_operations) =
         match run_blocking(move || describe_relayed(&owned_session, operation)).await? {
             Ok(described) => described,
             Err(failure) => return run_blocking(move || Err(audited.record_failure(failure))).await?,
         };
-    audited.entry_mut().subject = AuditSubject::from(&item.operation.target);
-    let question = Question { call, agent, ..Question::new(audited.holder(), title, vec![item]) };
+    let operations: Vec<Operation> = items.iter().map(|item| item.operation.clone()).collect();
+    let question = Question { call, agent, ..Question::new(audited.holder(), title, items) };
     let request = ApprovalRequest { question, resolved_operations };
     let approval = authorize_operation(&mut audited, &request, &cancel).await;
     run_blocking(move || match approval.and_then(|_| audited.check_active()) {
-        Ok(()) => audited.record(AuditDecision::Allowed),
+        Ok(()) => record_each(&mut audited, &operations, AuditDecision::Allowed),
         Err(failure) => {
             report_denial(&mut audited, &request.question.title);
-            Err(audited.record_failure(failure))
+            let (first, rest) = operations.split_at(operations.len().min(1));
+            first.iter().for_each(|operation| set_operation(&mut audited, operation));
+            let failure = audited.record_failure(failure);
+            let decision = audited.entry_mut().decision.clone();
+            record_each(&mut audited, rest, decision)?;
+            Err(failure)
         }
     })
     .await?
+}
+
+/// Records a decision on several operations, each by itself.
+fn record_each(
+    audited: &mut AuditedOperation,
+    operations: &[Operation],
+    decision: AuditDecision,
+) -> Result<(), RpcError> {
+    operations.iter().try_for_each(|operation| {
+        set_operation(audited, operation);
+        audited.record(decision.clone())
+    })
+}
+
+fn set_operation(audited: &mut AuditedOperation, operation: &Operation) {
+    let entry = audited.entry_mut();
+    entry.subject = AuditSubject::from(&operation.target);
+    match operation.kind {
+        OperationKind::Read => entry.action = AuditAction::Read,
+        OperationKind::Write | OperationKind::Delete => entry.action = AuditAction::Write,
+        OperationKind::Execute => entry.action = AuditAction::TerminalCreate,
+        OperationKind::Fetch => {}
+    }
 }
 
 /// Describes the operation for rules and the user, and resolves it. Blocks on the disk.
 fn describe_relayed(
     session: &SessionInner,
     operation: RelayedOperation,
-) -> Result<(QuestionItem, Vec<bowline_policy::grants::ResolvedOperation>), RpcError> {
+) -> Result<(Vec<QuestionItem>, Vec<ResolvedOperation>), RpcError> {
     match operation {
         RelayedOperation::Read { path } => {
             let (item, resolved_operation) = describe_file_operation(session, OperationKind::Read, path);
-            Ok((item, resolved_operation.into_iter().collect()))
+            Ok((vec![item], resolved_operation.into_iter().collect()))
         }
         RelayedOperation::Write { path, content } => {
             let text = TextReplacement { old: None, new: content };
             let PlannedWrite { item, resolved_operation, .. } =
                 plan_write(session, path, Some(text), &mut { MAX_TEXT });
-            Ok((item, resolved_operation.into_iter().collect()))
+            Ok((vec![item], resolved_operation.into_iter().collect()))
+        }
+        RelayedOperation::Files(mut operations) => {
+            for operation in &mut operations {
+                // The other client checks that: the disk may lack its unsaved text.
+                if let FileOperation::Write(write) = operation {
+                    write.condition = WriteCondition::Unconditional;
+                }
+            }
+            // Not as the session, which has read other texts than the agent.
+            let files = session.host.workspace.session_with_roots("", session.files.roots().clone());
+            let shown = show_batch(&files, &operations).map_err(|failure| failure.error.to_rpc_error())?;
+            Ok((shown.items, shown.resolved_operations))
         }
         RelayedOperation::Run(command) => {
             let invocation = terminal::parse_invocation(&command.command, &command.args)
@@ -132,7 +176,7 @@ fn describe_relayed(
             let resolved_operations = vec![resolve_run(&command)];
             let operation =
                 Operation { kind: OperationKind::Execute, target: OperationTarget::Command(command) };
-            Ok((QuestionItem::new(operation), resolved_operations))
+            Ok((vec![QuestionItem::new(operation)], resolved_operations))
         }
     }
 }

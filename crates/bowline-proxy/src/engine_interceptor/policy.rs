@@ -9,6 +9,11 @@
 use std::collections::HashMap;
 use std::task::{Context, Waker};
 
+use bowline_protocol::file_extension::{
+    AbsolutePath, BATCH_METHOD, BatchError, BatchFilesRequest, FileCapabilities, FileError, FileLimits,
+    FileOperation, LIST_METHOD, ListDirectoryRequest, READ_METHOD, ReadFileRequest, STAT_METHOD,
+    StatFileRequest, WRITE_METHOD, WriteFileRequest,
+};
 use bowline_protocol::relay::{FileRead, Method, is_lookalike_member, parse_params, parse_result};
 use bowline_protocol::rpc_error::RpcError;
 use bowline_protocol::schema::v1::{
@@ -16,8 +21,10 @@ use bowline_protocol::schema::v1::{
     WriteTextFileRequest,
 };
 use bowline_wire::message::canonical::canonicalize;
+use bowline_wire::message::peek::{PeekedMessage, peek};
 use bowline_workspace::terminals::CommandRequest;
 use bytes::Bytes;
+use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::json;
 use serde_json::value::to_raw_value;
@@ -120,10 +127,6 @@ impl EngineInterceptor {
     ) -> Option<InterceptDecision> {
         let is_judged = self.options.enforce_policy && method.needs_policy();
         let is_served_here = self.options.serve_as_host && !self.editor_capabilities.supports(method);
-        if is_judged && method == Method::FileExtension && !is_served_here {
-            // The rules are not applied to these methods of the editor, so that they are not advertised either.
-            return Some(refuse_with(RpcError::UnknownMethod { method: None }));
-        }
         let decision = if is_judged && has_lookalikes(line) {
             return Some(refuse_with(unreadable_request()));
         } else if self.editor_capabilities.supports(method) || is_judged && !self.options.serve_as_host {
@@ -184,12 +187,23 @@ impl EngineInterceptor {
                 return self.intercept_write(id, parse_params::<WriteTextFileRequest>(line)?, line);
             }
             Method::CreateTerminal => RelayedOperation::Run(command_from_request(parse_params(line)?)),
+            Method::FileExtension if self.options.enforce_policy => {
+                match describe_file_request(&self.editor_capabilities.file_extension, line)? {
+                    Ok(operation) => operation,
+                    Err(failure) => return Some(refuse_file_request(failure)),
+                }
+            }
             _ => return None,
         };
         let session = self.sessions.get(id).filter(|_| self.options.enforce_policy)?;
         let call = match &operation {
             RelayedOperation::Read { path } | RelayedOperation::Write { path, .. } => {
-                session.context.attribution().call_for(Some(path))
+                session.context.attribution().call_for(Some(&[path]))
+            }
+            RelayedOperation::Files(operations) => {
+                let effects = operations.iter().flat_map(FileOperation::effects);
+                let paths: Vec<&str> = effects.filter_map(|effect| effect.path().to_str()).collect();
+                session.context.attribution().call_for(Some(&paths))
             }
             RelayedOperation::Run(_) => session.context.attribution().call_for(None),
         };
@@ -202,11 +216,51 @@ impl EngineInterceptor {
                 };
                 match engine.authorize(operation, call).await {
                     Ok(()) => Disposition::Pass,
+                    Err(failure) if method == Method::FileExtension => {
+                        Disposition::Answer(Err(FileError::from(failure).into()))
+                    }
                     Err(failure) => Disposition::Answer(Err(failure.into())),
                 }
             }),
         ))
     }
+}
+
+/// Describes a request of the file extension, if the editor serves it and rules apply to it. Returns `None` if it cannot
+/// be read.
+fn describe_file_request(
+    served: &FileCapabilities,
+    line: &Bytes,
+) -> Option<Result<RelayedOperation, BatchError>> {
+    let PeekedMessage::Request { method, .. } = peek(line) else { return None };
+    // The editor applies its own.
+    let limits = &FileLimits::UNLIMITED;
+    let read = |path: AbsolutePath| RelayedOperation::Read { path: path.as_str().to_owned() };
+    let described = match &*method {
+        LIST_METHOD if served.list.is_some() => {
+            parse_params::<ListDirectoryRequest>(line)?.into_operation(limits).map(|list| read(list.path))
+        }
+        STAT_METHOD if served.stat.is_some() => {
+            parse_params::<StatFileRequest>(line)?.into_operation().map(|stat| read(stat.path))
+        }
+        READ_METHOD if served.read.is_some() => {
+            parse_params::<ReadFileRequest>(line)?.into_operation(limits).map(|file| read(file.path))
+        }
+        WRITE_METHOD if served.write.is_some() => {
+            let write = parse_params::<WriteFileRequest>(line)?.into_operation(limits);
+            write.map(|write| RelayedOperation::Files(vec![FileOperation::Write(write)]))
+        }
+        BATCH_METHOD if served.batch.is_some() => {
+            let batch = parse_params::<BatchFilesRequest>(line)?.into_operations(limits);
+            return Some(batch.map(RelayedOperation::Files));
+        }
+        _ => Err(RpcError::UnknownMethod { method: None }.into()),
+    };
+    Some(described.map_err(BatchError::from))
+}
+
+fn refuse_file_request(failure: BatchError) -> InterceptDecision {
+    InterceptDecision::Now(Disposition::Answer(Err(failure.into())))
 }
 
 /// Returns the proxy's own answer to a permission request, marked as such for readers of the wire.
@@ -227,11 +281,39 @@ fn unreadable_request() -> RpcError {
     RpcError::InvalidParams { reason }
 }
 
-/// Returns whether the params have a member that some parsers take for one that is judged.
+type Members = HashMap<String, IgnoredAny>;
+
+/// Returns whether the params, or one of their operations, have a member that some parsers take for one that is judged.
 fn has_lookalikes(line: &[u8]) -> bool {
-    const NAMES: [&str; 7] = ["sessionId", "path", "content", "command", "args", "env", "cwd"];
-    let params = parse_params::<HashMap<String, IgnoredAny>>(line);
-    params.is_some_and(|params| params.keys().any(|name| is_lookalike_member(name, &NAMES)))
+    const NAMES: [&str; 20] = [
+        "sessionId",
+        "path",
+        "content",
+        "command",
+        "args",
+        "env",
+        "cwd",
+        "operations",
+        "op",
+        "from",
+        "to",
+        "data",
+        "encoding",
+        "mode",
+        "position",
+        "createOnly",
+        "createParents",
+        "overwrite",
+        "recursive",
+        "parents",
+    ];
+    #[derive(Deserialize)]
+    struct Batch {
+        operations: Vec<Members>,
+    }
+    let has_lookalike = |members: &Members| members.keys().any(|name| is_lookalike_member(name, &NAMES));
+    parse_params::<Members>(line).is_some_and(|params| has_lookalike(&params))
+        || parse_params::<Batch>(line).is_some_and(|batch| batch.operations.iter().any(has_lookalike))
 }
 
 fn command_from_request(request: CreateTerminalRequest) -> CommandRequest {

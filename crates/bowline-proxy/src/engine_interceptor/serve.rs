@@ -50,14 +50,13 @@ impl EngineInterceptor {
         let request: Option<InitializeRequest> = parse_params(line);
         let name = request.and_then(|request| request.client_info).map(|info| info.name);
         self.editor_capabilities = EditorCapabilities::new(capabilities, name.as_deref());
-        let EditorCapabilities { can_read, can_write, has_terminals, has_files, .. } =
-            self.editor_capabilities;
-        let extension = capabilities.meta.as_ref().map(FileCapabilities::from_meta).unwrap_or_default();
+        let editor = self.editor_capabilities;
+        let EditorCapabilities { can_read, can_write, has_terminals, .. } = editor;
         let change = CapabilityChange {
             adds_methods: self.options.serve_as_host && !(can_read && can_write && has_terminals),
-            adds_extension: self.options.serve_as_host && !has_files,
-            // Rules are not applied to the editor's methods of the file extension.
-            withholds_extension: self.options.enforce_policy && extension != FileCapabilities::default(),
+            adds_extension: self.options.serve_as_host && !editor.has_files(),
+            // The rules cannot judge the names of changed files, which the editor sends.
+            withholds_watches: self.options.enforce_policy && editor.file_extension.watch.is_some(),
         };
         let replacement =
             (change != CapabilityChange::default()).then(|| change_capabilities(line, change)).flatten();
@@ -101,15 +100,12 @@ impl EngineInterceptor {
         };
         let call = match method {
             Method::CreateTerminal => session.context.attribution().call_for(None),
-            Method::Read | Method::Write => {
-                let path = serde_json::from_str::<Value>(params.get()).ok()?;
-                session.context.attribution().call_for(path["path"].as_str())
-            }
-            Method::FileExtension => {
+            Method::Read | Method::Write | Method::FileExtension => {
                 let params = serde_json::from_str::<Value>(params.get()).ok()?;
-                let first = &params["operations"][0];
-                let path = params["path"].as_str().or(first["path"].as_str()).or(first["from"].as_str());
-                session.context.attribution().call_for(path)
+                let operations = params["operations"].as_array().into_iter().flatten();
+                let named = std::iter::once(&params).chain(operations);
+                let paths = named.flat_map(|fields| ["path", "from", "to"].map(|name| fields[name].as_str()));
+                session.context.attribution().call_for(Some(&paths.flatten().collect::<Vec<_>>()))
             }
             _ => None,
         };
@@ -157,7 +153,7 @@ impl EngineInterceptor {
     ) -> Option<InterceptDecision> {
         let (caller, params) = (self.caller.caller().cloned()?, parse_params::<Box<RawValue>>(line)?);
         let session = self.sessions.get(id)?;
-        let call = session.context.attribution().call_for(Some(&read.path));
+        let call = session.context.attribution().call_for(Some(&[&read.path]));
         let (context, engine, rules) =
             (session.context.clone(), self.engine.clone(), self.options.enforce_policy);
         let path = read.path.clone();
@@ -203,7 +199,7 @@ impl EngineInterceptor {
     ) -> Option<InterceptDecision> {
         let session = self.sessions.get(id)?;
         let path = request.path.to_str()?.to_owned();
-        let call = session.context.attribution().call_for(Some(&path));
+        let call = session.context.attribution().call_for(Some(&[&path]));
         let agent_has_read =
             session.read_paths.contains(&path) && !session.context.missing_files().contains(&path);
         let (context, rules, reads) =
@@ -265,7 +261,7 @@ struct CapabilityChange {
     // Files and terminals are added.
     adds_methods: bool,
     adds_extension: bool,
-    withholds_extension: bool,
+    withholds_watches: bool,
 }
 
 /// Returns the editor's `initialize` request with changed capabilities.
@@ -273,11 +269,9 @@ fn change_capabilities(line: &[u8], change: CapabilityChange) -> Option<Vec<u8>>
     let mut message: Value = serde_json::from_slice(line).ok()?;
     let params = message.get_mut("params")?.as_object_mut()?;
     let capabilities = object_entry(params, "clientCapabilities")?;
-    if change.withholds_extension
-        && let Some(meta) = capabilities.get_mut("_meta").and_then(|meta| meta.get_mut("bowline"))
-        && let Some(meta) = meta.as_object_mut()
-    {
-        meta.remove("fs");
+    if change.withholds_watches {
+        let methods = object_entry(object_entry(object_entry(capabilities, "_meta")?, "bowline")?, "fs")?;
+        methods.remove("watch");
     }
     if change.adds_extension {
         let files = FileCapabilities::with_limits(&FileLimits::DEFAULT);

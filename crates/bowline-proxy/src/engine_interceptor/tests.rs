@@ -8,6 +8,7 @@ use bowline_history::changes::ChangeId;
 use bowline_mcp::server::{ResourceEvent, ResourceInfo, ResourceProvider};
 use bowline_protocol::accumulator::ToolCallView;
 use bowline_protocol::diagnostics::Diagnostic;
+use bowline_protocol::file_extension::FileOperation;
 use bowline_protocol::relay::SessionOpening as Asked;
 use bowline_protocol::schema::v1::{
     Error, PermissionOption, PermissionOptionKind, RequestPermissionOutcome, RequestPermissionResponse,
@@ -150,6 +151,10 @@ impl EngineSession for TestEngine {
         self.0.judged.lock().unwrap().push(format!("{operation:?}"));
         let is_denied = match operation {
             RelayedOperation::Read { path } | RelayedOperation::Write { path, .. } => path.ends_with(".env"),
+            RelayedOperation::Files(operations) => {
+                let mut effects = operations.iter().flat_map(FileOperation::effects);
+                effects.any(|effect| effect.path().ends_with(".env"))
+            }
             RelayedOperation::Run(request) => request.command == "rm",
         };
         let reason = "a rule denies it".to_owned();
@@ -1076,8 +1081,8 @@ async fn gemini_reads_a_missing_file_that_is_served_here_as_empty() {
 }
 
 #[tokio::test]
-async fn the_file_extension_passes_only_where_no_rules_apply() {
-    let capabilities = r#"{"fs":{"readTextFile":true,"writeTextFile":true},"terminal":true,"_meta":{"bowline":{"decides":true,"version":1,"fs":{"read":{"maxBytes":1}}}}}"#;
+async fn the_file_extension_of_the_editor_is_judged() {
+    let capabilities = r#"{"fs":{"readTextFile":true,"writeTextFile":true},"terminal":true,"_meta":{"bowline":{"decides":true,"version":1,"fs":{"list":{},"read":{"maxBytes":1},"batch":{"maxOperations":1},"watch":{}}}}}"#;
     let read =
         r#"{"jsonrpc":"2.0","id":9,"method":"_bowline/fs/read","params":{"sessionId":"s","path":"/w/a"}}"#;
     let mut harness = start_harness(EngineInterceptorOptions::default(), capabilities).await;
@@ -1085,13 +1090,48 @@ async fn the_file_extension_passes_only_where_no_rules_apply() {
     harness.expect_forwarded(read).await;
     let options = EngineInterceptorOptions { enforce_policy: true, ..EngineInterceptorOptions::default() };
     let mut harness = start_harness(options, capabilities).await;
-    let withheld = capabilities.replace(r#","fs":{"read":{"maxBytes":1}}"#, "");
-    assert!(harness.received_initialize.contains(&withheld), "{}", harness.received_initialize);
-    for name in ["read", "write", "no_such_method"] {
-        harness.agent.send(&read.replace("read", name)).await;
-        let answer = harness.agent.receive().await;
-        assert!(answer.contains(r#""id":9,"error":{"code":-32601"#), "{name}: {answer}");
+    let initialize: Value = serde_json::from_str(&harness.received_initialize).unwrap();
+    expect![[r#"{"list":{},"read":{"maxBytes":1},"batch":{"maxOperations":1}}"#]]
+        .assert_eq(&initialize["params"]["clientCapabilities"]["_meta"]["bowline"]["fs"].to_string());
+    let batch = |operations: &str| {
+        format!(
+            r#"{{"jsonrpc":"2.0","id":9,"method":"_bowline/fs/batch","params":{{"sessionId":"s","operations":[{operations}]}}}}"#
+        )
+    };
+    let copy = r#"{"op":"copy","from":"/w/a","to":"/w/b"}"#;
+    for passed in [read, &read.replace("fs/read", "fs/list"), &batch(copy), &batch("")] {
+        harness.expect_forwarded(passed).await;
     }
+    let judged = harness.engine.0.judged.lock().unwrap().len();
+    assert_eq!(judged, 4);
+    let mut answers = String::new();
+    for refused in [
+        read.replace("/w/a", "/w/.env"),
+        batch(&copy.replace("/w/a", "/w/.env")),
+        batch(r#"{"op":"remove","path":"/w/a"},{"op":"remove","path":"/w/a"}"#),
+        // A lenient editor may read the other member.
+        batch(r#"{"op":"remove","path":"/w/a","Path":"/w/.env"}"#),
+        batch("1"),
+        read.replace(r#""path""#, r#""paths""#),
+        // These are not offered.
+        read.replace("fs/read", "fs/stat"),
+        read.replace("fs/read", "fs/watch"),
+        read.replace("fs/read", "fs/no_such_method"),
+    ] {
+        harness.agent.send(&refused).await;
+        answers += &(harness.agent.receive().await + "\n");
+    }
+    expect![[r#"
+        {"jsonrpc":"2.0","id":9,"error":{"code":-32030,"message":"permission denied: a rule denies it","data":{"kind":"permissionDenied","why":"a rule denies it"}}}
+        {"jsonrpc":"2.0","id":9,"error":{"code":-32030,"message":"permission denied: a rule denies it","data":{"kind":"permissionDenied","why":"a rule denies it"}}}
+        {"jsonrpc":"2.0","id":9,"error":{"code":-32602,"message":"operation 1: /w/a overlaps with operation 0","data":{"kind":"overlap","index":1,"path":"/w/a","other":0}}}
+        {"jsonrpc":"2.0","id":9,"error":{"code":-32602,"message":"rules are to be applied to this request, and it cannot be read"}}
+        {"jsonrpc":"2.0","id":9,"error":{"code":-32602,"message":"operation 0: the operation is wrong: expected an operation at column 1","data":{"kind":"badParams","index":0}}}
+        {"jsonrpc":"2.0","id":9,"error":{"code":-32602,"message":"rules are to be applied to this request, and it cannot be read"}}
+        {"jsonrpc":"2.0","id":9,"error":{"code":-32601,"message":"Method not found","data":{"kind":"internal"}}}
+        {"jsonrpc":"2.0","id":9,"error":{"code":-32601,"message":"Method not found","data":{"kind":"internal"}}}
+        {"jsonrpc":"2.0","id":9,"error":{"code":-32601,"message":"Method not found","data":{"kind":"internal"}}}
+    "#]].assert_eq(&answers);
 }
 
 #[tokio::test]

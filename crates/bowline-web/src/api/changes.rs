@@ -174,7 +174,8 @@ impl ChangeDescriber<'_> {
 fn describe_kind(change: &Change) -> &'static str {
     match (change.before, change.after) {
         (None, Some(_)) => "created",
-        (_, None) => "removed",
+        (None, None) => "directory",
+        (Some(_), None) => "removed",
         (Some(_), Some(_)) => "modified",
     }
 }

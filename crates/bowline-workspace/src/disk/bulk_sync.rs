@@ -15,6 +15,15 @@ const FILE_SYSTEM_TYPES: [i64; 3] = [0xEF53, 0x5846_5342, 0x9123_683E];
 /// The most that the disk may have to write for other programs, in KiB.
 const MAX_DIRTY_KIB: u64 = 128 << 10;
 
+/// When the new files of a group are made durable by a sync of their file system.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BulkSyncCondition {
+    /// If the group is large, the file system is known to write all of them, and little else waits to be written.
+    IfCheap,
+    /// Always. Tests thus make the same calls on every machine.
+    Always,
+}
+
 /// The file systems of a group of files.
 #[derive(Debug, Default)]
 pub(crate) struct BulkSync {
@@ -36,13 +45,18 @@ impl BulkSync {
 
     /// Makes the files durable, and returns whether they are. If not, each of them needs a sync of its own, which also
     /// tells which of them failed.
-    pub(crate) fn run(self, calls: &DiskCalls) -> bool {
+    pub(crate) fn run(self, condition: BulkSyncCondition, calls: &DiskCalls) -> bool {
         let sync = |file: &File| -> io::Result<()> {
             calls.check(DiskCall::SyncFileSystem)?;
             Ok(rustix::fs::syncfs(file)?)
         };
-        let is_cheap = || read_dirty_kib().is_some_and(|dirty| dirty <= MAX_DIRTY_KIB);
-        !self.has_other_types && is_cheap() && self.file_systems.iter().all(|(_, file)| sync(file).is_ok())
+        let is_allowed = match condition {
+            BulkSyncCondition::Always => true,
+            BulkSyncCondition::IfCheap => {
+                !self.has_other_types && read_dirty_kib().is_some_and(|dirty| dirty <= MAX_DIRTY_KIB)
+            }
+        };
+        is_allowed && self.file_systems.iter().all(|(_, file)| sync(file).is_ok())
     }
 }
 

@@ -153,8 +153,8 @@ pub(super) struct AppliedChange {
 /// Why none of the files was changed.
 #[derive(Debug)]
 pub(super) enum ApplyError {
-    /// One of the files changed in the meantime: decide again.
-    Raced,
+    /// The file at this path, as it was requested, changed in the meantime: decide again.
+    Raced(String),
     /// The change is impossible.
     Failed(FilesError),
 }
@@ -267,7 +267,6 @@ fn apply_once(
     late: &mut Vec<(usize, LateWrite)>,
 ) -> Result<Vec<AppliedChange>, AttemptError> {
     let ChangeGroup { roots, origin, changes: effects, at, progress: tell } = *group;
-    let calls = &workspace.inner.calls;
     let temps = effects.iter().map(|effect| {
         replace::temp_name()
             .map_err(FilesError::io_error(effect.admitted.requested_path()))
@@ -290,8 +289,7 @@ fn apply_once(
     let jobs: Vec<_> = (effects.iter().zip(&temps).zip(in_place))
         .map(|((effect, temp), in_place)| ChangeJob { change: effect, temp, in_place: *in_place })
         .collect();
-    let place = (roots, workspace.inner.journal_directory.as_path());
-    let done = match FileTransaction::new(place, calls, &jobs, tell, late).run() {
+    let done = match FileTransaction::new(workspace, roots, &jobs, tell, late).run() {
         Ok(done) => done,
         Err(halted) => return Err(settle_failed(writer, halted, effects, &changes)),
     };
@@ -344,7 +342,7 @@ fn settle_failed(
     writer.needs_recovery |= writer.journal.settle(&outcomes).is_err();
     match why {
         FileChangeError::Admit(denied) => AttemptError::Failed(denied.into()),
-        FileChangeError::Replace(ReplaceError::Raced) => AttemptError::Raced,
+        FileChangeError::Replace(ReplaceError::Raced) => AttemptError::Raced(path.to_owned()),
         FileChangeError::Replace(ReplaceError::Metadata(_)) => AttemptError::Metadata(at),
         FileChangeError::Replace(ReplaceError::System(why) | ReplaceError::Interrupted(why)) => {
             AttemptError::Failed(FilesError::io_error(path)(why))
@@ -354,7 +352,8 @@ fn settle_failed(
 
 /// Why an attempt to apply a group failed. All files are unchanged.
 enum AttemptError {
-    Raced,
+    // The file at this path changed.
+    Raced(String),
     // The file's owner or attributes cannot be transferred to a new file.
     Metadata(usize),
     Failed(FilesError),
@@ -363,7 +362,7 @@ enum AttemptError {
 impl AttemptError {
     fn into_apply_error(self, effects: &[PlannedChange]) -> ApplyError {
         match self {
-            Self::Raced => ApplyError::Raced,
+            Self::Raced(path) => ApplyError::Raced(path),
             Self::Metadata(at) => {
                 let why = std::io::Error::other("the file's owner or attributes cannot be kept");
                 ApplyError::Failed(FilesError::io_error(effects[at].admitted.requested_path())(why))

@@ -6,7 +6,7 @@
 //! change. A write by itself is a batch of one.
 //!
 //! Moved and copied files are written anew, with their bytes and their mode but without setuid and setgid. Directories
-//! are not in the journal; `batch/directories.rs` keeps them in step with the files.
+//! have no content in the journal; `batch/directories.rs` keeps them in step with the files.
 
 use std::io::{self, ErrorKind};
 use std::sync::{Arc, MutexGuard};
@@ -40,8 +40,8 @@ mod decide;
 pub(super) mod directories;
 mod tree;
 
-use decide::{ConditionCheck, DecidedBatch, DecidedFile, LedgerEffect, decide_batch, requested_path};
-use directories::{BatchResult, create_directories, record_intent, settle_records};
+use decide::{ConditionCheck, DecidedBatch, DecidedFile, LedgerEffect, decide_batch};
+use directories::{BatchResult, create_directories, finish_without_files, record_intent, settle_records};
 
 /// The content of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -181,6 +181,14 @@ impl BatchPreview {
         Ok(items)
     }
 
+    /// Returns the path of a file or directory on which another preview has another effect, if there is one.
+    fn find_difference(&self, now: &Self) -> Option<String> {
+        let file = find_difference(&self.files, &now.files).map(|file| &file.requested);
+        let created = || find_difference(&self.created_directories, &now.created_directories);
+        let removed = || find_difference(&self.removed_directories, &now.removed_directories);
+        file.or_else(created).or_else(removed).cloned()
+    }
+
     /// Returns every path that the batch changes or copies from.
     #[must_use]
     pub fn paths(&self) -> Vec<String> {
@@ -191,6 +199,12 @@ impl BatchPreview {
         let directories = self.created_directories.iter().chain(&self.removed_directories);
         files.chain(directories).cloned().collect()
     }
+}
+
+/// Returns the first element that only one of two lists has at its place.
+fn find_difference<'a, T: PartialEq>(before: &'a [T], now: &'a [T]) -> Option<&'a T> {
+    let index = (0..before.len().max(now.len())).find(|&index| before.get(index) != now.get(index))?;
+    now.get(index).or(before.get(index))
 }
 
 /// What was approved: the batch does no more than this, even if files changed since.
@@ -231,6 +245,8 @@ pub struct OperationOutcome {
 pub struct BatchOutcome {
     /// The outcome of each operation, in their order. That of a read is empty.
     pub operations: Vec<OperationOutcome>,
+    /// The changes of directories in the journal, if there are none of files.
+    pub directory_changes: Vec<ChangeId>,
     /// Texts that other programs wrote to the files in the meantime and that could not be merged: only the journal has
     /// them.
     pub kept_texts: Vec<KeptText>,
@@ -312,15 +328,15 @@ impl From<BatchEditError> for BatchError {
 
 /// Why an attempt at a batch failed. Nothing was changed.
 enum AttemptError {
-    /// A file changed in the meantime: decide again.
-    Raced,
+    /// The file at this path changed in the meantime: decide again.
+    Raced(String),
     Failed(BatchEditError),
 }
 
 impl From<ApplyError> for AttemptError {
     fn from(error: ApplyError) -> Self {
         match error {
-            ApplyError::Raced => Self::Raced,
+            ApplyError::Raced(path) => Self::Raced(path),
             ApplyError::Failed(error) => Self::Failed(error.into()),
         }
     }
@@ -362,16 +378,17 @@ pub(super) fn apply_batch(
     writer.kept_texts.clear();
     recover_interrupted(workspace, &mut writer, &session.roots)?;
     let _lock = writer.journal.lock()?;
+    let mut raced_path = String::new();
     for _ in 0..MAX_ATTEMPTS {
         match attempt_batch(session, &mut writer, operations, origin, agreed) {
-            Ok(operations) => {
-                return Ok(BatchOutcome { operations, kept_texts: std::mem::take(&mut writer.kept_texts) });
+            Ok(outcome) => {
+                return Ok(BatchOutcome { kept_texts: std::mem::take(&mut writer.kept_texts), ..outcome });
             }
-            Err(AttemptError::Raced) => {}
+            Err(AttemptError::Raced(path)) => raced_path = path,
             Err(AttemptError::Failed(error)) => return Err(error),
         }
     }
-    Err(FilesError::KeepsChanging(first_path(operations)).into())
+    Err(FilesError::KeepsChanging(raced_path).into())
 }
 
 /// Waits for programs that are saving the files to be written, without holding a lock.
@@ -383,18 +400,13 @@ fn wait_for_writers(session: &WorkspaceSession, operations: &[FileOperation]) {
     }
 }
 
-fn first_path(operations: &[FileOperation]) -> String {
-    let effects = operations.first().map(FileOperation::effects).unwrap_or_default();
-    effects.first().map(requested_path).unwrap_or_default()
-}
-
 fn attempt_batch(
     session: &WorkspaceSession,
     writer: &mut WorkspaceWriter,
     operations: &[FileOperation],
     origin: &ChangeOrigin,
     agreed: Option<BatchAgreement<'_>>,
-) -> Result<Vec<OperationOutcome>, AttemptError> {
+) -> Result<BatchOutcome, AttemptError> {
     for operation in operations {
         if let FileOperation::Write(write) = operation
             && matches!(write.data, FileData::Text(_))
@@ -404,19 +416,19 @@ fn attempt_batch(
     }
     let mut documents = session.workspace.documents();
     let mut decided = decide_batch(session, &documents, operations, origin, ConditionCheck::Needed)?;
-    if agreed.is_some_and(|agreed| !agreed.covers(&decided)) {
-        return Err(FilesError::ChangedSinceApproval(first_path(operations)).into());
+    if let Some(path) = agreed.and_then(|agreed| agreed.find_uncovered(&decided)) {
+        return Err(FilesError::ChangedSinceApproval(path).into());
     }
     if decided.files.iter().any(|file| file.unsaved.is_some()) {
         let saved = save_unsaved_texts(session, writer, &mut documents, &mut decided, origin)?;
         let conditions = ConditionCheck::Done(&decided.known);
         let again = decide_batch(session, &documents, operations, origin, conditions)?;
         for SentText { operation, sent, saved } in saved {
-            let file = again.files.iter().find(|file| file.operation == operation);
-            let current = file.and_then(|file| file.current.as_ref());
+            let Some(file) = again.files.iter().find(|file| file.operation == operation) else { continue };
+            let current = file.current.as_ref();
             if *sent != **saved && current.is_some_and(|current| current.bytes == sent.as_bytes()) {
                 // The agent's own copy arrived in the meantime: the next attempt starts from the user's text.
-                return Err(AttemptError::Raced);
+                return Err(AttemptError::Raced(file.admitted.requested_path().to_owned()));
             }
         }
         decided = again;
@@ -464,7 +476,7 @@ fn apply_decided(
     decided: DecidedBatch,
     origin: &ChangeOrigin,
     count: usize,
-) -> Result<Vec<OperationOutcome>, AttemptError> {
+) -> Result<BatchOutcome, AttemptError> {
     let DecidedBatch { files, directories, .. } = decided;
     let (held, changed): (Vec<_>, Vec<_>) = files.into_iter().partition(DecidedFile::is_held);
     let (held, unchanged): (Vec<_>, Vec<_>) = held.into_iter().map(FinishedFile::split).unzip();
@@ -477,7 +489,7 @@ fn apply_decided(
         at,
         progress: ProgressCallback(None),
     };
-    let applied = apply_with_directories(session, writer, &group, &directories)?;
+    let (applied, directory_changes) = apply_with_directories(session, writer, &group, &directories)?;
     let mut outcomes = vec![OperationOutcome::default(); count];
     let mut documents = documents;
     let mut finish = |writer: &mut WorkspaceWriter, mut file: FinishedFile, planned, change, stat| {
@@ -495,7 +507,7 @@ fn apply_decided(
     for ((file, planned), AppliedChange { change, stat }) in changed.into_iter().zip(&changes).zip(&applied) {
         finish(writer, file, planned, Some(*change), stat.as_ref());
     }
-    Ok(outcomes)
+    Ok(BatchOutcome { operations: outcomes, directory_changes, kept_texts: Vec::new() })
 }
 
 /// Attributes a text to the session that it wrote to the disk before asking the engine to write the same.
@@ -511,19 +523,20 @@ fn adopt_held_write(
     observer_state.adopt_write(journal, &session.workspace.inner.roots, file, origin)
 }
 
-/// Creates directories, changes files and removes directories: all or none.
+/// Creates directories, changes files and removes directories: all or none. Returns the changes of files, or else those of
+/// directories.
 fn apply_with_directories(
     session: &WorkspaceSession,
     writer: &mut WorkspaceWriter,
     group: &ChangeGroup<'_>,
     directories: &directories::DirectoryChanges,
-) -> Result<Vec<AppliedChange>, AttemptError> {
+) -> Result<(Vec<AppliedChange>, Vec<ChangeId>), AttemptError> {
     let workspace = &session.workspace;
     let apply_group = |writer: &mut WorkspaceWriter| {
-        if group.changes.is_empty() { Ok(Vec::new()) } else { apply_changes(workspace, writer, group) }
+        Ok(if group.changes.is_empty() { Vec::new() } else { apply_changes(workspace, writer, group)? })
     };
     if directories.is_empty() {
-        return Ok(apply_group(writer)?);
+        return Ok((apply_group(writer)?, Vec::new()));
     }
     if let Err(error) = record_intent(workspace, &writer.journal, directories, group.at) {
         // The record may have been written nevertheless.
@@ -533,8 +546,13 @@ fn apply_with_directories(
     let changed = directories.created.iter().chain(&directories.removed);
     writer.recent_directories.record(changed.map(|directory| &*directory.path), group.origin);
     let applied = match create_directories(&session.roots, &directories.created, &workspace.inner.calls) {
-        Ok(()) => apply_group(writer).map_err(AttemptError::from),
-        Err(error) if is_directory_race(&error) => Err(AttemptError::Raced),
+        Ok(()) if group.changes.is_empty() => {
+            let (place, effect) = ((workspace, &session.roots), (group.origin, group.at));
+            let finished = finish_without_files(place, &mut writer.journal, directories, effect);
+            finished.map(|changes| (Vec::new(), changes)).map_err(AttemptError::from)
+        }
+        Ok(()) => apply_group(writer).map(|applied| (applied, Vec::new())),
+        Err(FilesError::System { path, why }) if is_directory_race(&why) => Err(AttemptError::Raced(path)),
         Err(error) => Err(error.into()),
     };
     match applied {
@@ -544,31 +562,20 @@ fn apply_with_directories(
             writer.needs_recovery |= !settle_records(workspace, &session.roots, BatchResult::Abandoned);
             Err(error)
         }
-        Ok(applied) => {
+        Ok((applied, changes)) => {
             // Leftover files may keep a directory from being removed until they are recovered.
-            if writer.needs_recovery {
-                return Ok(applied);
+            if !writer.needs_recovery {
+                let last = applied.iter().map(|applied| applied.change).chain(changes.iter().copied()).max();
+                let is_settled = settle_records(workspace, &session.roots, BatchResult::Done { last });
+                writer.needs_recovery = !is_settled;
             }
-            let last = applied.iter().map(|applied| applied.change).max();
-            let is_settled = settle_records(workspace, &session.roots, BatchResult::Done { last });
-            if !is_settled && applied.is_empty() {
-                // Without files, only the record tells recovery the outcome: it will undo the rest.
-                settle_records(workspace, &session.roots, BatchResult::Abandoned);
-                writer.needs_recovery = true;
-                let path = directories.created.first().or(directories.removed.first());
-                let path = path.map(|directory| directory.path.clone()).unwrap_or_default();
-                let why = io::Error::other("the directory cannot be changed");
-                return Err(FilesError::io_error(&path)(why).into());
-            }
-            writer.needs_recovery |= !is_settled;
-            Ok(applied)
+            Ok((applied, changes))
         }
     }
 }
 
 /// Returns whether a directory appeared or disappeared after it was decided to create one.
-fn is_directory_race(error: &FilesError) -> bool {
-    let FilesError::System { why, .. } = error else { return false };
+fn is_directory_race(why: &io::Error) -> bool {
     matches!(why.kind(), ErrorKind::AlreadyExists | ErrorKind::NotFound)
 }
 
@@ -668,21 +675,25 @@ impl FinishedFile {
 }
 
 impl BatchAgreement<'_> {
-    fn covers(self, decided: &DecidedBatch) -> bool {
+    /// Returns the path of a change that was not approved, if there is one.
+    fn find_uncovered(self, decided: &DecidedBatch) -> Option<String> {
         match self {
-            Self::Preview(shown) => decided.preview() == *shown,
+            Self::Preview(shown) => shown.find_difference(&decided.preview()),
             Self::Paths(paths) => {
-                let is_agreed = |path: &str| paths.iter().any(|agreed| agreed == path);
+                let is_agreed = |path: &String| paths.contains(path);
                 let is_above = |directory: &str| {
                     let rest = |agreed: &String| agreed.strip_prefix(directory).map(str::to_owned);
                     paths.iter().filter_map(rest).any(|rest| rest.is_empty() || rest.starts_with('/'))
                 };
-                let files = decided.files.iter().all(|file| {
-                    let sources = file.moved_from.iter().chain(&file.copied_from);
-                    is_agreed(file.admitted.canonical()) && sources.into_iter().all(|path| is_agreed(path))
+                let files = decided.files.iter().find(|file| {
+                    let mut sources = file.moved_from.iter().chain(&file.copied_from);
+                    !paths.iter().any(|path| path == file.admitted.canonical()) || !sources.all(is_agreed)
                 });
                 let directories = decided.directories.created.iter().chain(&decided.directories.removed);
-                files && directories.map(|directory| &directory.path).all(|path| is_above(path))
+                let mut directories = directories.map(|directory| &directory.path);
+                let file = files.map(|file| file.admitted.requested_path());
+                file.or_else(|| directories.find(|path| !is_above(path)).map(String::as_str))
+                    .map(str::to_owned)
             }
         }
     }

@@ -121,7 +121,7 @@ impl Workspace {
             let mut documents = self.documents();
             match self.save_locked_document(&mut writer, &mut documents, &self.inner.roots, path) {
                 Ok(saved) => return Ok(saved),
-                Err(ApplyError::Raced) => {}
+                Err(ApplyError::Raced(_)) => {}
                 Err(ApplyError::Failed(error)) => return Err(error),
             }
         }

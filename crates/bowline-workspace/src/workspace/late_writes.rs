@@ -75,7 +75,7 @@ pub(super) fn merge_late_write(
         waiting.extend(again.into_iter().map(|(_, late)| late));
         match applied {
             Ok(_) => {}
-            Err(ApplyError::Raced) => waiting.push(late),
+            Err(ApplyError::Raced(_)) => waiting.push(late),
             Err(failed) => return Err(failed),
         }
     }

@@ -222,7 +222,7 @@ pub(super) fn scan_workspace(
     for path in &changed {
         match restore_merged(workspace, writer, roots, path, &origin(path)) {
             // If the file changes again in the meantime, the next scan finds that.
-            Ok(()) | Err(ApplyError::Raced) => {}
+            Ok(()) | Err(ApplyError::Raced(_)) => {}
             Err(ApplyError::Failed(error)) => return Err(error),
         }
         // An editor should show the new text, unless it has unsaved changes. Content that is no longer text cannot

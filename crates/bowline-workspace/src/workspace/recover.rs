@@ -321,9 +321,7 @@ fn complete_change(
     let Some(effect) = effect() else { return false };
     let mut late = Vec::new();
     let jobs = [ChangeJob { change: &effect, temp, in_place }];
-    let place = (roots, workspace.inner.journal_directory.as_path());
-    let done =
-        FileTransaction::new(place, &workspace.inner.calls, &jobs, ProgressCallback(None), &mut late).run();
+    let done = FileTransaction::new(workspace, roots, &jobs, ProgressCallback(None), &mut late).run();
     let done = done.is_ok_and(|done| done.iter().all(|done| done.is_clean));
     let brought = late
         .into_iter()

@@ -24,6 +24,7 @@ use bowline_policy::paths::Access;
 use bowline_text::text;
 use bowline_text::time::Timestamp;
 use indexmap::IndexMap;
+use rustix::fs::FileType;
 
 use super::apply::{
     ApplyError, ChangeGroup, CurrentFile, FileBytes, NewFile, PlannedChange, ProgressCallback, TailChange,
@@ -123,6 +124,8 @@ struct FilePlan {
     document_path: Option<String>,
     // Whether an open document has text that its file lacks.
     has_unsaved_text: bool,
+    // It is a directory, which changes with the others of its batch.
+    is_directory: bool,
 }
 
 /// A file in which changes are to be reversed, as it is.
@@ -153,6 +156,7 @@ impl ReversibleFile {
             resolved,
             document_path: self.document_path,
             has_unsaved_text: self.has_unsaved_text,
+            is_directory: false,
         }
     }
 }
@@ -332,7 +336,7 @@ impl WorkspaceSession {
         meant: &ReversalContext<'_>,
     ) -> Result<Vec<ReversedFile>, FilesError> {
         let workspace = &self.workspace;
-        let files = || groups.iter().flat_map(|group| &group.files);
+        let mut raced_path = String::new();
         for _ in 0..MAX_ATTEMPTS {
             let mut documents = workspace.documents();
             let mut plans = Vec::new();
@@ -343,7 +347,8 @@ impl WorkspaceSession {
                 planned.sort_by_key(|plan| plan.moved_from.is_none());
                 bytes += planned.iter().map(FilePlan::bytes).sum::<usize>();
                 if bytes > MAX_UNDO_BYTES {
-                    let (what, files) = (meant.verb, files().count());
+                    let files = groups.iter().map(|group| group.files.len()).sum();
+                    let what = meant.verb;
                     return Err(FilesError::UndoTooLarge { what, files, cap: MAX_UNDO_BYTES });
                 }
                 plans.extend(planned);
@@ -359,15 +364,18 @@ impl WorkspaceSession {
                     workspace.save_locked_document(writer, &mut documents, &self.roots, path).map(|_| ())
                 };
                 // The files are then planned again.
-                unsaved.iter().try_for_each(save).and(Err(ApplyError::Raced))
+                unsaved
+                    .iter()
+                    .try_for_each(save)
+                    .and(Err(ApplyError::Raced(unsaved.first().cloned().unwrap_or_default())))
             };
             match done {
                 Ok(files) => return Ok(files),
-                Err(ApplyError::Raced) => {}
+                Err(ApplyError::Raced(path)) => raced_path = path,
                 Err(ApplyError::Failed(error)) => return Err(error),
             }
         }
-        Err(FilesError::KeepsChanging(files().next().map(|(path, _)| (*path).to_owned()).unwrap_or_default()))
+        Err(FilesError::KeepsChanging(raced_path))
     }
 
     /// Returns the changes to reverse, by file, newest first.
@@ -443,6 +451,21 @@ impl WorkspaceSession {
         options: ReversalOptions<'_>,
     ) -> Result<FilePlan, FilesError> {
         let mut admitted = self.admit_changed(path)?;
+        let is_directory = admitted.target().is_some_and(|found| found.file_type() == FileType::Directory);
+        if is_directory && options.hunks.is_none() && changes.iter().all(Change::is_without_content) {
+            // It is removed or was restored with the batch's other directories.
+            admitted.close_handle();
+            let reverses = changes.iter().map(|change| Reversal { change: change.id, hunks: None }).collect();
+            let absent = ReversibleFile {
+                admitted,
+                current: None,
+                document_path: None,
+                has_unsaved_text: false,
+                shown: None,
+            };
+            let reversed = GroupedFile { file: None, moved_from: None, reverses, resolved_count: 0 };
+            return Ok(FilePlan { is_directory, ..absent.into_plan(reversed) });
+        }
         if let Some((tail, reverses)) = self.plan_tail(journal, documents, &admitted, changes, options)? {
             admitted.close_handle();
             return Ok(FilePlan {
@@ -455,6 +478,7 @@ impl WorkspaceSession {
                 resolved: 0,
                 document_path: None,
                 has_unsaved_text: false,
+                is_directory: false,
             });
         }
         let file = self.read_reversible(documents, admitted)?;
@@ -592,7 +616,7 @@ impl WorkspaceSession {
                 ReversalPlan::Unchanged if plan.tail.is_some() => None,
                 ReversalPlan::Unchanged if plan.reverses.is_empty() => continue,
                 ReversalPlan::Unchanged => {
-                    unchanged.push((plan.admitted, plan.current, plan.reverses));
+                    unchanged.push((plan.admitted, plan.current, plan.reverses, plan.is_directory));
                     continue;
                 }
                 ReversalPlan::Write { bytes, mode } => {
@@ -625,11 +649,11 @@ impl WorkspaceSession {
                 resolved_count: resolved,
             });
         }
-        for (admitted, current, reverses) in unchanged {
+        for (admitted, current, reverses, is_directory) in unchanged {
             let change =
                 record_unchanged_reversal(writer, &admitted, current.as_ref(), &reverses, origin, at)?;
             let path = admitted.canonical().to_owned();
-            reversed.push(ReversedFile { path, change, is_changed: false, resolved_count: 0 });
+            reversed.push(ReversedFile { path, change, is_changed: is_directory, resolved_count: 0 });
         }
         Ok(reversed)
     }
@@ -641,7 +665,9 @@ impl WorkspaceSession {
         by_file: &IndexMap<String, Vec<Change>>,
         meant: &ReversalContext<'_>,
     ) -> Result<Vec<ReversedFile>, FilesError> {
-        let names: Vec<&str> = by_file.keys().map(String::as_str).collect();
+        // Files can be in a directory that is removed.
+        let files = by_file.iter().filter(|(_, changes)| !changes.iter().all(Change::is_without_content));
+        let names: Vec<&str> = files.map(|(path, _)| path.as_str()).collect();
         let nested = undo::find_nested_paths(&names);
         let mut documents = self.workspace.documents();
         let mut plans = Vec::new();
@@ -660,11 +686,7 @@ impl WorkspaceSession {
         };
         let cleared = match cleared {
             Ok(cleared) => cleared,
-            Err(ApplyError::Raced) => {
-                return Err(FilesError::KeepsChanging(
-                    nested.first().copied().unwrap_or_default().to_owned(),
-                ));
-            }
+            Err(ApplyError::Raced(path)) => return Err(FilesError::KeepsChanging(path)),
             Err(ApplyError::Failed(error)) => return Err(error),
         };
         drop(documents);

@@ -233,7 +233,7 @@ impl WorkspaceSession {
                         ..written
                     });
                 }
-                Err(ApplyError::Raced) => {}
+                Err(ApplyError::Raced(_)) => {}
                 Err(ApplyError::Failed(error)) => return Err(error),
             }
         }
@@ -280,7 +280,7 @@ impl WorkspaceSession {
             decided = self.decide_write(path, content, &documents)?;
             if *saved != *content && decided.has_content(content) {
                 // The agent's own copy arrived in the meantime: the next attempt starts from the user's text.
-                return Err(ApplyError::Raced);
+                return Err(ApplyError::Raced(path.to_owned()));
             }
         }
         let edited = match agreed {
@@ -386,7 +386,7 @@ impl WorkspaceSession {
                     self.with_ledger(|ledger| ledger.record_absent(&canonical));
                     return Ok(applied.first().map(|applied| applied.change));
                 }
-                Err(ApplyError::Raced) => {}
+                Err(ApplyError::Raced(_)) => {}
                 Err(ApplyError::Failed(error)) => return Err(error),
             }
         }

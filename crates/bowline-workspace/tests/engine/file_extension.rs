@@ -57,6 +57,59 @@ ignored
 }
 
 #[test]
+fn a_watch_reports_who_changed_what() {
+    check(
+        r#"
+//- /src/a.txt
+one
+//- /other.txt
+not watched
+> extension watch {"path":"$ROOT/src","recursive":true,"glob":"*.txt"}
+> turn 1
+> call t1
+> write /src/a.txt "two\n"
+> changed /src/a.txt
+> disk /src/b.txt "by the user\n"
+> changed /src/b.txt
+> disk /other.txt "by the user\n"
+> disk /src/c.log "by the user\n"
+> s2 extension batch {"operations":[{"op":"write","path":"$ROOT/src/deep/d.txt","data":"d\n","createParents":true}]}
+> changed /src/deep/d.txt
+> open /src/a.txt
+> type /src/a.txt "unsaved\n"
+> changed /src/a.txt
+> extension batch {"operations":[{"op":"move","from":"$ROOT/src/b.txt","to":"$ROOT/src/moved.txt"}]}
+> changed /src/moved.txt
+> rm /src/moved.txt
+> changed /src/moved.txt
+> extension unwatch {"watchId":"w1"}
+> extension unwatch {"watchId":"w1"}
+> extension watch {"path":"$ROOT/missing"}
+"#,
+        expect![[r#"
+            {"watchId":"w1"}
+            replaced, unseen
+            {"path":"$ROOT/src/a.txt","kind":"modified","by":"agent"}
+            {"path":"$ROOT/src/b.txt","kind":"created","by":"user"}
+            {"op":"write","etag":"sha256:8d74beec1be996322ad76813bafb92d40839895d6dd7ee808b17ca201eac98be","merged":false,"formatted":false}
+            {"results":[]}
+            {"path":"$ROOT/src/deep/d.txt","kind":"created","by":"session"}
+            $ROOT/src/a.txt saved
+            | two
+            unsaved
+            {"path":"$ROOT/src/a.txt","kind":"modified","by":"user"}
+            {"op":"move"}
+            {"results":[]}
+            {"path":"$ROOT/src/moved.txt","kind":"renamed","by":"agent","from":"$ROOT/src/b.txt"}
+            {"path":"$ROOT/src/moved.txt","kind":"removed","by":"user"}
+            {}
+            ! -32602 {"kind":"unknownWatch","watchId":"w1"}
+            ! -32002 {"kind":"notFound","path":"$ROOT/missing","uri":"$ROOT/missing"}
+        "#]],
+    );
+}
+
+#[test]
 fn several_files_change_at_once() {
     check(
         r#"

@@ -20,7 +20,7 @@ use tempfile::TempDir;
 use test_support::faulty_sqlite;
 
 use super::plan::{FaultAction, FaultPlan, FaultReason, FaultSchedule, RecordedCall};
-use super::scenarios::{FaultTarget, Scenario, ScenarioFile, UndoDirection, create_files};
+use super::scenarios::{FaultTarget, Scenario, ScenarioDirectory, ScenarioFile, UndoDirection, create_files};
 
 const ATTRIBUTE_NAME: &str = "user.note";
 const ATTRIBUTE_VALUE: &[u8] = b"kept";
@@ -339,6 +339,11 @@ impl FaultFixture {
         if !temps.is_empty() {
             return Err(format!("these stay behind: {temps:?}"));
         }
+        let is_there = |directory: &ScenarioDirectory| Path::new(&self.path(directory.path)).is_dir();
+        if scenario.files.is_empty() {
+            let directories = scenario.directories.iter();
+            states.extend(directories.map(|directory| is_there(directory) == directory.is_created));
+        }
         let state = match states.iter().filter(|new| **new).count() {
             0 => State::Old,
             count if count == states.len() => State::New,
@@ -348,7 +353,7 @@ impl FaultFixture {
             _ => return Err(format!("some files are new and some are old: {states:?}")),
         };
         for directory in scenario.directories {
-            let is_there = Path::new(&self.path(directory.path)).is_dir();
+            let is_there = is_there(directory);
             if is_there != (directory.is_created == (state == State::New)) {
                 return Err(format!("the files are {state:?}, and {}/ exists: {is_there}", directory.path));
             }
@@ -392,6 +397,14 @@ impl FaultFixture {
             if listed != usize::from(is_new) {
                 let state = if is_new { "new" } else { "old" };
                 return Err(format!("{} is {state}, the journal has {listed} changes", subject.path));
+            }
+        }
+        for directory in scenario.directories.iter().filter(|_| scenario.files.is_empty()) {
+            let path = self.path(directory.path);
+            let own = all.iter().filter(|(id, changed, ..)| *id > self.before && *changed == path);
+            let listed = own.filter(|(_, _, in_effect, uncertain, _)| *in_effect && !uncertain).count();
+            if listed != usize::from(state == State::New) {
+                return Err(format!("{} is {state:?}, the journal has {listed} changes", directory.path));
             }
         }
         Ok(())

@@ -13,7 +13,9 @@ use bowline_text::hash::ContentHash;
 use bowline_text::lines::LineWindow;
 use bowline_workspace::error::FilesError;
 use bowline_workspace::journal::Retention;
-use bowline_workspace::workspace::{FileEditError, RiskyWriteBehavior, Workspace, WorkspaceOptions};
+use bowline_workspace::workspace::{
+    BulkSyncCondition, FileEditError, RiskyWriteBehavior, Workspace, WorkspaceOptions,
+};
 use serde_json::{Value, json};
 
 use super::fixture::FaultFixture;
@@ -101,6 +103,9 @@ impl Scenario {
             append_in_place_bytes,
             ..WorkspaceOptions::default()
         };
+        if self.name == "batch synced at once" {
+            settings.bulk_sync = BulkSyncCondition::Always;
+        }
         if self.name == "prune" {
             settings.retention = Retention { max_changes: 2, ..Retention::default() };
         }
@@ -394,6 +399,25 @@ const BATCH: Scenario = Scenario {
     ..REPLACE
 };
 
+const BULK_SYNC: Scenario = Scenario { name: "batch synced at once", ..BATCH };
+
+/// A batch without files: the journal has no content of it.
+const DIRECTORIES: Scenario = Scenario {
+    name: "batch of directories",
+    files: &[],
+    directories: &[removed("from"), removed("from/deep"), created("made"), created("made/deep")],
+    set_up: |lab, _| lab.create_directory_as_user("from/deep"),
+    prepare: do_nothing,
+    act: |lab, workspace| {
+        let operations = json!([
+            {"op": "remove", "path": "~from", "recursive": true},
+            {"op": "mkdir", "path": "~made/deep", "parents": true},
+        ]);
+        apply_batch(lab, workspace, 2, &operations.to_string())
+    },
+    ..REPLACE
+};
+
 const INSERTED: &str = "one\n1.5\ntwo\nthree\nfour\nfive\n";
 
 const TRANSFERS: Scenario = Scenario {
@@ -517,6 +541,8 @@ pub(crate) fn all_scenarios() -> Vec<Scenario> {
         DIRECTORY_BACK,
         SAVE,
         BATCH,
+        BULK_SYNC,
+        DIRECTORIES,
         TRANSFERS,
         UNDO_MOVE,
         APPEND,
@@ -536,6 +562,7 @@ pub(crate) fn all_scenarios() -> Vec<Scenario> {
         recovery("recover a batch before its files", BATCH, DiskCall::CreateTemp),
         recovery("recover half a batch", BATCH, DiskCall::Exchange),
         recovery("recover a batch without its directories", BATCH, DiskCall::Remove),
+        recovery("recover half a batch of directories", DIRECTORIES, DiskCall::Remove),
         recovery("recover half a batch of copies", TRANSFERS, DiskCall::Exchange),
         recovery("recover half an undo of a move", UNDO_MOVE, DiskCall::Rename),
         recovery("recover half an append", APPEND, DiskCall::Write),
@@ -570,6 +597,10 @@ impl FaultFixture {
         let path = PathBuf::from(self.path(path));
         fs::create_dir_all(path.parent().expect("it is in the lab")).expect("the lab is writable");
         fs::write(path, text).expect("the lab is writable");
+    }
+
+    fn create_directory_as_user(&self, path: &str) {
+        fs::create_dir_all(self.path(path)).expect("the lab is writable");
     }
 
     /// Removes a file, or a directory with its content.

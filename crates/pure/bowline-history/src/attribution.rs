@@ -224,10 +224,10 @@ impl AttributionTracker {
         ToolCallView::from_update(snapshot.tool_call(&update.tool_call_id), update)
     }
 
-    /// Returns the call to which an operation on a file belongs, or without a path the call that runs a command.
+    /// Returns the call to which an operation on files belongs, or without paths the call that runs a command.
     #[must_use]
-    pub fn call_for(&self, path: Option<&str>) -> Option<String> {
-        claims::find_call_for_operation(&self.accumulator.snapshot(), path)
+    pub fn call_for(&self, paths: Option<&[&str]>) -> Option<String> {
+        claims::find_call_for_operation(&self.accumulator.snapshot(), paths)
     }
 
     /// Returns the open call to which a file change by one of Bowline's tools belongs: the newest that mentions the

@@ -71,7 +71,7 @@ pub struct Reversal {
     pub hunks: Option<Vec<usize>>,
 }
 
-/// A change of one file.
+/// A change of one file, or of an empty directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Change {
     /// Its position in the journal.
@@ -101,6 +101,12 @@ impl Change {
         let is_forgotten = |state: FileState| state.hash == ContentHash::UNKNOWN;
         self.source == ChangeSource::Written
             && [self.before, self.after].into_iter().flatten().any(is_forgotten)
+    }
+
+    /// Returns whether the change created or removed an empty directory, or reverts such changes: it has no content.
+    #[must_use]
+    pub fn is_without_content(&self) -> bool {
+        self.before.is_none() && self.after.is_none()
     }
 
     /// Returns whether the change was found on disk and no command or tool call explains it: the user may have made it.

@@ -157,13 +157,13 @@ fn description_claim(call: &ToolCallView) -> ToolCallClaim {
     ToolCallClaim::Described { kind, title: title.to_owned() }
 }
 
-/// Returns the id of the tool call to which an operation most likely belongs; the protocol does not say. For a file it
-/// is the newest unfinished call that mentions it, for a command the newest unfinished call that runs one.
+/// Returns the id of the tool call to which an operation most likely belongs; the protocol does not say. For files it
+/// is the newest unfinished call that mentions one of them, for a command the newest unfinished call that runs one.
 #[must_use]
-pub fn find_call_for_operation(session: &SessionSnapshot, path: Option<&str>) -> Option<String> {
-    let is_match = |call: &&ToolCallView| match path {
+pub fn find_call_for_operation(session: &SessionSnapshot, paths: Option<&[&str]>) -> Option<String> {
+    let is_match = |call: &&ToolCallView| match paths {
         None => call.kind == ToolKind::Execute,
-        Some(path) => mentions_path(call, path),
+        Some(paths) => paths.iter().any(|path| mentions_path(call, path)),
     };
     let open = session.tool_calls().rev().take(MAX_SEARCHED_CALLS).filter(|call| !call.is_finished());
     let call = { open }.find(is_match)?;

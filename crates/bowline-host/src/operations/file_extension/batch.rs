@@ -46,7 +46,7 @@ pub(crate) async fn write(
     cx: ClientContext,
 ) -> Result<WriteFileResponse, FileError> {
     let operation = request.into_operation(&LIMITS)?;
-    let context = operation_context(&session, agent, operation.path.as_str(), &cx);
+    let context = operation_context(&session, agent, &[operation.path.as_str()], &cx);
     write_data(session, context, operation).await
 }
 
@@ -73,7 +73,9 @@ pub(crate) async fn batch(
     cx: ClientContext,
 ) -> Result<BatchFilesResponse, BatchError> {
     let operations = request.into_operations(&LIMITS)?;
-    let context = operation_context(&session, agent, &first_path(&operations), &cx);
+    let subjects: Vec<_> = operations.iter().flat_map(find_subjects).collect();
+    let paths: Vec<&str> = subjects.iter().map(|(_, path)| path.as_str()).collect();
+    let context = operation_context(&session, agent, &paths, &cx);
     change_files(session, context, operations).await.map(BatchFilesResponse::new)
 }
 
@@ -109,7 +111,7 @@ pub(crate) async fn change_files(
 }
 
 /// Returns the title of a question about a batch.
-fn describe_operations(operations: &[FileOperation]) -> String {
+pub(crate) fn describe_operations(operations: &[FileOperation]) -> String {
     match operations {
         [FileOperation::Read(read)] => format!("read {}", read.path),
         [FileOperation::Write(write)] => format!("write {}", write.path),
@@ -124,19 +126,6 @@ fn describe_operations(operations: &[FileOperation]) -> String {
 
 fn reads_only(operations: &[FileOperation]) -> bool {
     operations.iter().all(|operation| matches!(operation, FileOperation::Read(_)))
-}
-
-fn first_path(operations: &[FileOperation]) -> String {
-    match operations.first() {
-        None => String::new(),
-        Some(FileOperation::Read(read)) => read.path.as_str().to_owned(),
-        Some(FileOperation::Write(write)) => write.path.as_str().to_owned(),
-        Some(FileOperation::Move(transfer) | FileOperation::Copy(transfer)) => {
-            transfer.from.as_str().to_owned()
-        }
-        Some(FileOperation::Remove(removal)) => removal.path.as_str().to_owned(),
-        Some(FileOperation::Mkdir(mkdir)) => mkdir.path.as_str().to_owned(),
-    }
 }
 
 fn to_write_response(written: WrittenFile, is_edited: bool) -> WriteFileResponse {
@@ -158,10 +147,10 @@ struct CompletedBatch {
 }
 
 /// The effect of a batch, and the question about it.
-struct ShownBatch {
+pub(crate) struct ShownBatch {
     preview: BatchPreview,
-    items: Vec<QuestionItem>,
-    resolved_operations: Vec<ResolvedOperation>,
+    pub(crate) items: Vec<QuestionItem>,
+    pub(crate) resolved_operations: Vec<ResolvedOperation>,
 }
 
 /// Shows a batch to the user, unless rules decide, and carries it out as shown. If it differs by then, it is shown again.
@@ -172,9 +161,9 @@ async fn run_batch(
     operations: Arc<Vec<FileOperation>>,
 ) -> Result<CompletedBatch, BatchError> {
     let OperationContext { agent, call, cancel, .. } = context;
-    let subject = AuditSubject::Path { requested: first_path(&operations), resolved: None };
     let action = if reads_only(&operations) { AuditAction::Read } else { AuditAction::Write };
-    let mut audited = AuditedOperation::new(session.clone(), action, call).with_subject(subject);
+    let mut audited = AuditedOperation::new(session.clone(), action, call);
+    let mut changed_path = String::new();
     for _ in 0..MAX_ATTEMPTS {
         let (files, owned) = (session.files.clone(), operations.clone());
         let shown = run_blocking(move || show_batch(&files, &owned)).await.map_err(RpcError::from)?;
@@ -208,11 +197,14 @@ async fn run_batch(
         .await
         .map_err(RpcError::from)?;
         audited = returned;
-        if result.is_ok() || !audited.take_changed() {
-            return result;
+        match result {
+            Err(BatchError { error: FileError::Conflict { path, .. }, .. }) if audited.take_changed() => {
+                changed_path = path;
+            }
+            result => return result,
         }
     }
-    let failure = FileError::from(FilesError::KeepsChanging(first_path(&operations)));
+    let failure = FileError::from(FilesError::KeepsChanging(changed_path));
     let recorded = run_blocking(move || record_batch_failure(&mut audited, &operations, failure.into()));
     Err(recorded.await.map_err(RpcError::from)?)
 }
@@ -250,11 +242,12 @@ fn record_operations(audited: &mut AuditedOperation, operations: &[FileOperation
 
 /// Returns the paths that an operation reads and changes.
 fn find_subjects(operation: &FileOperation) -> Vec<(AuditAction, String)> {
-    let find_subject = |effect: PathEffect<'_>| match effect {
-        PathEffect::Read(path) => (AuditAction::Read, path.to_string_lossy().into_owned()),
-        PathEffect::Change(path) | PathEffect::CreateDirectory(path) => {
-            (AuditAction::Write, path.to_string_lossy().into_owned())
-        }
+    let find_subject = |effect: PathEffect<'_>| {
+        let action = match effect {
+            PathEffect::Read(_) => AuditAction::Read,
+            PathEffect::Change(_) | PathEffect::CreateDirectory(_) => AuditAction::Write,
+        };
+        (action, effect.path().to_string_lossy().into_owned())
     };
     operation.effects().into_iter().map(find_subject).collect()
 }
@@ -266,7 +259,10 @@ fn set_subject(audited: &mut AuditedOperation, (action, path): (AuditAction, Str
 }
 
 /// Returns the effect of a batch, with an item for every file that it reads or changes.
-fn show_batch(files: &WorkspaceSession, operations: &[FileOperation]) -> Result<ShownBatch, BatchError> {
+pub(crate) fn show_batch(
+    files: &WorkspaceSession,
+    operations: &[FileOperation],
+) -> Result<ShownBatch, BatchError> {
     let preview = files.preview_batch(operations)?;
     let (mut items, mut resolved_operations) = (Vec::new(), Vec::new());
     for (index, operation) in (0..).zip(operations) {
@@ -326,7 +322,7 @@ fn apply_batch(
     let paths = preview.paths();
     if reads_only(operations) {
         let operations = operations.iter().map(|_| OperationOutcome::default()).collect();
-        let outcome = BatchOutcome { operations, kept_texts: Vec::new() };
+        let outcome = BatchOutcome { operations, ..BatchOutcome::default() };
         return Ok(CompletedBatch { outcome, reads, is_edited: false });
     }
     let agreement = if edited.is_none() && approval.is_bound_to_operation() {

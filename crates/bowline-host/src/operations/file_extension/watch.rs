@@ -49,7 +49,7 @@ pub(crate) async fn watch(
     cx: ClientContext,
 ) -> Result<WatchFilesResponse, FileError> {
     let operation = request.into_operation()?;
-    let context = operation_context(&session, agent, operation.path.as_str(), &cx);
+    let context = operation_context(&session, agent, &[operation.path.as_str()], &cx);
     let handle = cx.agent().clone();
     let sender: FilesChangedSender = Arc::new(move |notification| {
         let handle = handle.clone();

@@ -11,8 +11,8 @@ use std::path::Path;
 
 use rustix::fs::Stat;
 
-use super::{PlannedChange, ProgressCallback};
-use crate::disk::bulk_sync::BulkSync;
+use super::{PlannedChange, ProgressCallback, Workspace};
+use crate::disk::bulk_sync::{BulkSync, BulkSyncCondition};
 use crate::disk::displaced_files::DisplacedDir;
 use crate::disk::replace::tail::write_tail;
 use crate::disk::replace::{self, ExpectedFile, LateWrite, ReplaceError, Replacement, TempRemoval};
@@ -88,13 +88,14 @@ pub(in crate::workspace) struct FileTransaction<'a> {
     roots: &'a Roots,
     journal_directory: &'a Path,
     calls: &'a DiskCalls,
+    bulk_sync: BulkSyncCondition,
     jobs: &'a [ChangeJob<'a>],
     report_progress: ProgressCallback<'a>,
     late_writes: &'a mut Vec<(usize, LateWrite)>,
     // Invariant: as long as `jobs`, as are `new_files` and `progress`. Holds at most `MAX_OPEN_FILES` directories,
     // besides those created for its files.
     locations: Vec<Option<FileLocation>>,
-    // The new files under their temporary names; none if the group exceeds `MAX_OPEN_FILES`. They are closed once
+    // The new files under their temporary names; none if the group is synced as a whole. They are closed once
     // installed: a process that has a file open for writing cannot detect other writers.
     new_files: Vec<Option<File>>,
     progress: Vec<FileProgress>,
@@ -111,8 +112,8 @@ fn failed_at<E: Into<FileChangeError>>(at: usize) -> impl FnOnce(E) -> FailureAt
 impl<'a> FileTransaction<'a> {
     /// Prepares to change files. Writes by other programs in the meantime are collected in `late`.
     pub(in crate::workspace) fn new(
-        (roots, journal): (&'a Roots, &'a Path),
-        calls: &'a DiskCalls,
+        workspace: &'a Workspace,
+        roots: &'a Roots,
         jobs: &'a [ChangeJob<'a>],
         tell: ProgressCallback<'a>,
         late: &'a mut Vec<(usize, LateWrite)>,
@@ -122,8 +123,9 @@ impl<'a> FileTransaction<'a> {
         let reached = jobs.iter().map(|_| FileProgress::Untouched).collect();
         Self {
             roots,
-            journal_directory: journal,
-            calls,
+            journal_directory: &workspace.inner.journal_directory,
+            calls: &workspace.inner.calls,
+            bulk_sync: workspace.inner.options.bulk_sync,
             jobs,
             report_progress: tell,
             late_writes: late,
@@ -151,6 +153,7 @@ impl<'a> FileTransaction<'a> {
     fn prepare_files(&mut self) -> Result<(), FailureAt> {
         let (count, calls) = (self.jobs.len(), self.calls);
         let mut open_directories = 0;
+        let is_bulk = count > MAX_OPEN_FILES || self.bulk_sync == BulkSyncCondition::Always;
         let mut bulk_sync = BulkSync::default();
         for first in (0..count).step_by(MAX_OPEN_FILES) {
             let mut written = Vec::new();
@@ -179,7 +182,7 @@ impl<'a> FileTransaction<'a> {
                     self.locations[at] = Some(place);
                 }
             }
-            if count > MAX_OPEN_FILES {
+            if is_bulk {
                 for (at, file) in written {
                     bulk_sync.add(file).map_err(ReplaceError::System).map_err(failed_at(at))?;
                 }
@@ -193,7 +196,7 @@ impl<'a> FileTransaction<'a> {
                 self.new_files[at] = Some(file);
             }
         }
-        if count > MAX_OPEN_FILES && !bulk_sync.run(calls) {
+        if is_bulk && !bulk_sync.run(self.bulk_sync, calls) {
             self.sync_each_file()?;
         }
         Ok(())

@@ -256,9 +256,8 @@ fn check_overlaps(
 }
 
 /// Returns the path of an effect as it was requested.
-pub(super) fn requested_path(effect: &PathEffect<'_>) -> String {
-    let (PathEffect::Read(path) | PathEffect::Change(path) | PathEffect::CreateDirectory(path)) = effect;
-    path.to_string_lossy().into_owned()
+fn requested_path(effect: &PathEffect<'_>) -> String {
+    effect.path().to_string_lossy().into_owned()
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -2,14 +2,15 @@
 //!
 //! The journal records files. A batch that creates or removes directories is recorded here before it changes anything.
 //! If it is interrupted, its directories are completed or abandoned together with its files, whose outcome the journal
-//! has. Undoing a batch restores the directories that it removed, and removes those that it created; redoing it does the
+//! has. Of a batch without files, the journal has a change without content for each directory, recorded once it is done.
+//! Undoing a batch restores the directories that it removed, and removes those that it created; redoing it does the
 //! opposite. Directories are removed only if they are empty, so that no file depends on this record: without it, empty
 //! directories stay, and restored ones have the usual mode.
 
 use std::io::Read as _;
 use std::path::PathBuf;
 
-use bowline_history::changes::{Change, ChangeId};
+use bowline_history::changes::{Change, ChangeId, ChangeOrigin, ChangeSource};
 use bowline_history::undo::ReversalDirection;
 use bowline_policy::paths::Access;
 use bowline_storage::disk_calls::{DiskCall, DiskCalls};
@@ -19,7 +20,7 @@ use serde::{Deserialize, Serialize};
 
 use super::super::{Workspace, WorkspaceWriter};
 use crate::error::FilesError;
-use crate::journal::{ChangeFilter, Journal};
+use crate::journal::{ApplyMethod, ChangeDraft, ChangeFilter, Journal};
 use crate::roots::Roots;
 
 /// The file's name.
@@ -127,6 +128,33 @@ pub(super) fn create_directories(
     Ok(())
 }
 
+/// Finishes a batch without files: removes its directories, and records a change for each directory, by which the batch
+/// is undone.
+pub(super) fn finish_without_files(
+    (workspace, roots): (&Workspace, &Roots),
+    journal: &mut Journal,
+    changes: &DirectoryChanges,
+    (origin, at): (&ChangeOrigin, Timestamp),
+) -> Result<Vec<ChangeId>, FilesError> {
+    for directory in &changes.removed {
+        let removed = roots.try_remove_directory(&directory.path, &workspace.inner.calls);
+        removed.map_err(FilesError::io_error(&directory.path))?;
+    }
+    let paths = changes.created.iter().chain(&changes.removed).map(|directory| directory.path.as_str());
+    let drafts = paths.map(|path| ChangeDraft {
+        origin,
+        source: ChangeSource::Written,
+        path,
+        before: None,
+        after: None,
+        moved_from: None,
+        reverses: &[],
+        method: ApplyMethod::AlreadyApplied,
+    });
+    let drafts: Vec<_> = drafts.collect();
+    Ok(journal.record(&drafts, at)?)
+}
+
 /// The outcome of a batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum BatchResult {
@@ -181,7 +209,7 @@ fn settle_each(
         record.is_pending = !done;
         is_settled &= done;
     }
-    // Without changes there is nothing to undo.
+    // Without changes nothing was done.
     records.retain(|record| record.is_pending || record.last > record.after);
     write_records(workspace, records).is_ok() && is_settled
 }
@@ -197,7 +225,7 @@ pub(in crate::workspace) struct ReversedDirectories {
 
 impl ReversedDirectories {
     /// Finds the directories for a reversal of changes. If only a part of a batch is reversed, only the directories of
-    /// its files are restored.
+    /// its files, or those that it names, are restored.
     pub(in crate::workspace) fn find(
         workspace: &Workspace,
         journal: &Journal,
@@ -223,10 +251,13 @@ impl ReversedDirectories {
             }
             let is_whole = record.changes(journal).is_some_and(|all| all.len() == reversed);
             let is_needed = |directory: &DirectoryEntry| {
-                let is_below =
-                    |path: &str| path.strip_prefix(&directory.path).is_some_and(|rest| rest.starts_with('/'));
-                is_whole || changes.iter().any(|change| is_below(&change.path))
+                let is_at_or_below = |path: &str| {
+                    let rest = path.strip_prefix(&directory.path);
+                    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+                };
+                is_whole || changes.iter().any(|change| is_at_or_below(&change.path))
             };
+            let has_files = edits.iter().any(|edit| record.is_of(edit) && !edit.is_without_content());
             let backwards = |directories: Vec<DirectoryEntry>| directories.into_iter().rev();
             let (restored, removed): (Vec<_>, Vec<_>) = match direction {
                 ReversalDirection::Undo => {
@@ -235,7 +266,7 @@ impl ReversedDirectories {
                 ReversalDirection::Redo => (record.created, record.removed),
             };
             found.restored.extend(restored.into_iter().filter(is_needed));
-            found.removed.extend(removed);
+            found.removed.extend(removed.into_iter().filter(|directory| has_files || is_needed(directory)));
         }
         found
     }

@@ -147,7 +147,8 @@ impl BatchProject {
         let turn = self.turn + 1;
         let origin = self.session.origin(Some(turn), None);
         let outcome = self.session.apply_batch(&operations, &origin, agreed)?;
-        if outcome.operations.iter().any(|operation| !operation.changes.is_empty()) {
+        let directories = outcome.directory_changes.len();
+        if directories > 0 || outcome.operations.iter().any(|operation| !operation.changes.is_empty()) {
             self.turn = turn;
         }
         let mut answer = String::new();
@@ -168,6 +169,9 @@ impl BatchProject {
                 }
             }
             answer.push('\n');
+        }
+        if directories > 0 {
+            writeln!(answer, "directories: {directories} changes").unwrap();
         }
         Ok(answer)
     }
@@ -253,6 +257,7 @@ impl BatchProject {
             let verb = match (change.before, change.after) {
                 (None, Some(_)) => "creates",
                 (Some(_), None) => "deletes",
+                (None, None) => "creates or removes",
                 _ => "changes",
             };
             let actor = match change.origin.turn {

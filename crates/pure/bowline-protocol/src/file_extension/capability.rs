@@ -44,6 +44,17 @@ impl FileLimits {
         watches: 64,
         changes: 256,
     };
+
+    /// No limits, for messages that another client will check against its own.
+    pub const UNLIMITED: FileLimits = FileLimits {
+        list_entries: u64::MAX,
+        read_bytes: u64::MAX,
+        write_bytes: u64::MAX,
+        batch_operations: u64::MAX,
+        batch_bytes: u64::MAX,
+        watches: u64::MAX,
+        changes: u64::MAX,
+    };
 }
 
 impl Default for FileLimits {
@@ -53,7 +64,7 @@ impl Default for FileLimits {
 }
 
 /// The methods of the extension that a client serves. The default is a client without the extension.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct FileCapabilities {

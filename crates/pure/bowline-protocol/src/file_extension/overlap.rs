@@ -23,6 +23,15 @@ pub enum PathEffect<'a> {
     CreateDirectory(&'a Path),
 }
 
+impl<'a> PathEffect<'a> {
+    /// Returns the path.
+    #[must_use]
+    pub fn path(self) -> &'a Path {
+        let (Self::Read(path) | Self::Change(path) | Self::CreateDirectory(path)) = self;
+        path
+    }
+}
+
 /// Checks the operations of a batch, one after the other.
 #[derive(Debug, Default)]
 pub struct OverlapChecker<'a> {

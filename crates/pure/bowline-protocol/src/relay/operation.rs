@@ -2,6 +2,7 @@
 
 use agent_client_protocol_schema::v1::RequestPermissionResponse;
 
+use crate::file_extension::FileOperation;
 use crate::terminal::CommandRequest;
 
 /// An operation that an agent asks another client for.
@@ -19,6 +20,8 @@ pub enum RelayedOperation {
         /// The whole text.
         content: String,
     },
+    /// Reads and changes files by the file extension, all or none.
+    Files(Vec<FileOperation>),
     /// Runs a command.
     Run(CommandRequest),
 }

@@ -26,7 +26,7 @@ fn what_was_approved_is_checked_again() {
             0 ~/a: "one\n" -> "two\n"
             1 ~/d/x: "x\n" -> none
             removes ~/d
-            ! -32602 ~/a: the result is no longer what was approved, ask again {"kind":"conflict","path":"~/a","reason":"conflict","why":"the result is no longer what was approved, ask again","hunks":[]}
+            ! -32602 ~/d/y: the result is no longer what was approved, ask again {"kind":"conflict","path":"~/d/y","reason":"conflict","why":"the result is no longer what was approved, ask again","hunks":[]}
             0 ~/a: "one\n" -> "two\n"
             1 ~/d/x: "x\n" -> none
             1 ~/d/y: "y\n" -> none
@@ -36,7 +36,7 @@ fn what_was_approved_is_checked_again() {
             ! -32602 ~/b: the result is no longer what was approved, ask again {"kind":"conflict","path":"~/b","reason":"conflict","why":"the result is no longer what was approved, ask again","hunks":[]}
             write: 1 changes, "b\n"
             write: 1 changes, "c\n"
-            ! -32602 ~/b: the result is no longer what was approved, ask again {"kind":"conflict","path":"~/b","reason":"conflict","why":"the result is no longer what was approved, ask again","hunks":[]}
+            ! -32602 ~/c: the result is no longer what was approved, ask again {"kind":"conflict","path":"~/c","reason":"conflict","why":"the result is no longer what was approved, ask again","hunks":[]}
             ! -32602 ~/h: the result is no longer what was approved, ask again {"kind":"conflict","path":"~/h","reason":"conflict","why":"the result is no longer what was approved, ask again","hunks":[]}
             ~/a "two\n"
             ~/b "b\n"

@@ -58,6 +58,7 @@ fn directories_are_created_for_files_and_by_name() {
             ~/file "x"
             mkdir: 0 changes
             mkdir: 0 changes
+            directories: 3 changes
             mkdir: 0 changes
             ! -32602 operation 0: ~/one already exists {"kind":"alreadyExists","index":0,"path":"~/one"}
             ! -32602 operation 0: ~/file already exists {"kind":"alreadyExists","index":0,"path":"~/file"}
@@ -69,6 +70,7 @@ fn directories_are_created_for_files_and_by_name() {
             ~/one/two/
             move: 0 changes
             mkdir: 0 changes
+            directories: 7 changes
             ~/file "x"
             ~/last/
             ~/moved/
@@ -114,6 +116,128 @@ fn undo_leaves_directories_that_the_user_uses() {
             ~/docs/
             ~/docs/user "user\n"
             ~/mine/
+        "#]],
+    );
+}
+
+#[test]
+fn a_batch_of_directories_is_undone() {
+    check(
+        r#"
+            mkdir ~/old/deep
+            mode ~/old/deep 700
+            batch [{"op":"mkdir","path":"~/a/b","parents":true},{"op":"mkdir","path":"~/c"},{"op":"remove","path":"~/old","recursive":true}]
+            tree
+            changes
+            undo
+            tree
+            redo
+            tree
+            undo
+            tree
+            undo
+            changes
+        "#,
+        expect![[r#"
+            mkdir: 0 changes
+            mkdir: 0 changes
+            remove: 0 changes
+            directories: 5 changes
+            ~/a/
+            ~/a/b/
+            ~/c/
+            batch 1 creates or removes ~/a
+            batch 1 creates or removes ~/a/b
+            batch 1 creates or removes ~/c
+            batch 1 creates or removes ~/old/deep
+            batch 1 creates or removes ~/old
+            undo: 5 files
+            ~/old/
+            ~/old/deep/ 700
+            redo: 5 files
+            ~/a/
+            ~/a/b/
+            ~/c/
+            undo: 5 files
+            ~/old/
+            ~/old/deep/ 700
+            ! there is nothing to undo here
+            batch 1 creates or removes ~/a, not in effect
+            batch 1 creates or removes ~/a/b, not in effect
+            batch 1 creates or removes ~/c, not in effect
+            batch 1 creates or removes ~/old/deep, not in effect
+            batch 1 creates or removes ~/old, not in effect
+            user creates or removes ~/old, not in effect
+            user creates or removes ~/old/deep, not in effect
+            user creates or removes ~/c, not in effect
+            user creates or removes ~/a/b, not in effect
+            user creates or removes ~/a, not in effect
+            user creates or removes ~/a
+            user creates or removes ~/a/b
+            user creates or removes ~/c
+            user creates or removes ~/old/deep
+            user creates or removes ~/old
+            user creates or removes ~/old
+            user creates or removes ~/old/deep
+            user creates or removes ~/c
+            user creates or removes ~/a/b
+            user creates or removes ~/a
+        "#]],
+    );
+}
+
+#[test]
+fn a_directory_in_use_stays_when_it_is_undone() {
+    check(
+        r#"
+            batch [{"op":"mkdir","path":"~/used"},{"op":"mkdir","path":"~/empty"},{"op":"mkdir","path":"~/gone"}]
+            batch [{"op":"write","path":"~/used/a","data":"a\n"}]
+            undo turn 1
+            tree
+            redo turn 1
+            undo all
+            tree
+            redo all
+            tree
+            undo change 2
+            tree
+            batch [{"op":"remove","path":"~/gone"}]
+            disk ~/gone "user\n"
+            undo
+            tree
+            rm ~/gone
+            undo
+            tree
+        "#,
+        expect![[r#"
+            mkdir: 0 changes
+            mkdir: 0 changes
+            mkdir: 0 changes
+            directories: 3 changes
+            write: 1 changes, "a\n"
+            undo: 3 files
+            ~/used/
+            ~/used/a "a\n"
+            redo: 3 files
+            undo: 4 files
+            redo: 4 files
+            ~/empty/
+            ~/gone/
+            ~/used/
+            ~/used/a "a\n"
+            undo: 1 files
+            ~/gone/
+            ~/used/
+            ~/used/a "a\n"
+            remove: 0 changes
+            directories: 1 changes
+            undo: 1 files
+            ~/gone "user\n"
+            ~/used/
+            ~/used/a "a\n"
+            ! there is nothing to undo here
+            ~/used/
+            ~/used/a "a\n"
         "#]],
     );
 }

@@ -41,6 +41,42 @@ impl DiskFaultInjector for FailingCalls {
     }
 }
 
+/// Changes a file before every temporary file is created, once it is armed.
+#[derive(Default)]
+struct RestlessFile {
+    // The file, and how often it was changed.
+    armed: Mutex<Option<(PathBuf, usize)>>,
+}
+
+impl DiskFaultInjector for RestlessFile {
+    fn before_call(&self, call: DiskCall, bytes: usize) -> io::Result<usize> {
+        if let (DiskCall::CreateTemp, Some((path, count))) = (call, &mut *self.armed.lock().unwrap()) {
+            *count += 1;
+            fs::write(path, format!("{count}\n"))?;
+        }
+        Ok(bytes)
+    }
+}
+
+#[test]
+fn the_file_that_keeps_changing_is_named() {
+    let injector = Arc::new(RestlessFile::default());
+    let calls = DiskCalls::with_injector(injector.clone());
+    let mut project = BatchProject::with_calls(WorkspaceOptions::default(), calls, Resolver::Kernel);
+    for name in ["a", "b"] {
+        project.run_step(&format!("disk ~/{name} \"{name}\\n\"")).unwrap();
+    }
+    *injector.armed.lock().unwrap() = Some((project.base.join("project/b"), 0));
+    let write =
+        r#"batch [{"op":"write","path":"~/a","data":"A\n"},{"op":"write","path":"~/b","data":"B\n"}]"#;
+    let error = describe_error(project.run_step(write).unwrap_err());
+    expect![[r#"
+        ! -32603 ~/b keeps changing, try again {"kind":"internal"}
+    "#]]
+    .assert_eq(&project.shorten(&error));
+    assert_eq!(fs::read_to_string(project.base.join("project/a")).unwrap(), "a\n");
+}
+
 /// Runs a script in which another program writes a file in the middle of the first batch.
 fn check_race(call: DiskCall, (name, text): (&'static str, &'static str), script: &str, expected: Expect) {
     let injector = Arc::new(ActionAtCall { call, action: Mutex::default() });

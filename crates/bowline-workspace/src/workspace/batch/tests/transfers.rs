@@ -157,6 +157,7 @@ fn directories_are_moved_copied_and_removed_whole() {
             ~/old/sub/y "y\n"
             ~/old/x "x\n"
             remove: 0 changes
+            directories: 1 changes
         "#]],
     );
 }
