@@ -141,6 +141,28 @@ fn a_token_has_the_limits_of_the_options() {
 }
 
 #[test]
+fn a_token_that_sends_too_much_has_to_wait() {
+    let scene = CliFixture::new();
+    let server = Server::start(&scene, &["--max-rate", "1"]);
+    let token = format!("authorization: Bearer {}", server.token);
+    let headers = [&*token, "content-type: application/json", "accept: application/json, text/event-stream"];
+    let initialize =
+        json!({ "jsonrpc": "2.0", "id": 0, "method": "initialize", "params": { "protocolVersion": 1 } });
+    // Ten at once, and then one in a second, however slow the machine is.
+    let mut answers = (0..100).map(|_| server.exchange("POST /acp", &headers, &initialize.to_string()));
+    let refused = answers.find(|answer| !answer.starts_with("HTTP/1.1 200 ")).unwrap();
+    let shown = |line: &&str| {
+        line.starts_with("HTTP/1.1 ") || line.starts_with("retry-after") || line.contains("sends")
+    };
+    let shown: Vec<&str> = refused.lines().filter(shown).collect();
+    expect![[r#"
+        HTTP/1.1 429 Too Many Requests
+        retry-after: 5
+        tester sends more than 1 messages a second"#]]
+    .assert_eq(&shown.join("\n"));
+}
+
+#[test]
 fn a_server_behind_a_proxy_makes_secure_cookies_and_knows_its_pages() {
     let scene = CliFixture::new();
     let server = Server::start(&scene, &["--behind-proxy", "--origin", "https://page.example"]);

@@ -208,6 +208,32 @@ async fn unanswered_writes(agent: impl Fn(&str) -> Vec<String>) -> Vec<String> {
 }
 
 #[tokio::test]
+async fn a_server_that_drains_waits_no_longer_than_its_option_says() {
+    let place = tempfile::tempdir().unwrap();
+    let (home, project) = (place.path().join("home"), place.path().join("project"));
+    std::fs::create_dir(&home).unwrap();
+    std::fs::create_dir(&project).unwrap();
+    let bowline = build_program("bowline", &["build", "--quiet", "--package", "bowline-cli"]);
+    // The question would be denied, and the turn would end, long before the usual timeout.
+    let options = ["--listen", "127.0.0.1:0", "--drain-timeout", "0", "--question-timeout", "10"];
+    let server = OwnServer::start_on(&bowline, &home, &project, &options, &[], None).unwrap();
+    let mut caller = Caller::start_with_token(&format!("http://{}", server.address()), server.token());
+    let is_answer = |id: u64| move |message: &Value| message["method"].is_null() && message["id"] == id;
+    caller.send(request(0, "initialize", json!({ "protocolVersion": 1 }))).await;
+    until(&mut caller, is_answer(0)).await;
+    caller.send(request(1, "session/new", json!({ "cwd": project, "mcpServers": [] }))).await;
+    let (_, opened) = until(&mut caller, is_answer(1)).await;
+    caller.send(prompt(2, &opened["result"]["sessionId"], "write a.txt: hello")).await;
+    until(&mut caller, |message| message["method"] == "session/request_permission").await;
+    let ended = tokio::task::spawn_blocking(|| server.terminate());
+    let (_, answer) = until(&mut caller, is_answer(2)).await;
+    assert_eq!(answer["error"]["message"], "the server stopped", "{answer}");
+    assert!(ended.await.unwrap().unwrap());
+    assert!(!project.join("a.txt").exists());
+    caller.vanish();
+}
+
+#[tokio::test]
 async fn an_unanswered_question_is_recorded_as_such() {
     let own = unanswered_writes(|_| Vec::new()).await;
     assert!(

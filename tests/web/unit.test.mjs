@@ -209,6 +209,23 @@ describe("views", () => {
     assert.deepEqual(visibleRange([], 0, 800), { start: 0, end: 0, before: 0, after: 0 });
   });
 
+  test("heights of rows are kept while the list grows", async () => {
+    const { updateHeights } = await load("virtual-list.js");
+    const list = { id: "", first: "", last: "", heights: [], known: new Map() };
+    const rows = (/** @type {string} */ keys) => [...keys].map((key) => ({ key }));
+    assert.deepEqual(updateHeights(list, "a", []), []);
+    assert.deepEqual(updateHeights(list, "a", rows("pq")), [90, 90]);
+    list.known.set("q", 40);
+    const kept = list.heights;
+    kept[1] = 40;
+    assert.equal(updateHeights(list, "a", rows("pqr")), kept);
+    assert.deepEqual(kept, [90, 40, 90]);
+    assert.deepEqual(updateHeights(list, "a", rows("qr")), [40, 90], "the first was left out");
+    assert.deepEqual(updateHeights(list, "a", rows("qxr")), [40, 90, 90], "one came in between");
+    assert.deepEqual(updateHeights(list, "a", rows("q")), [40], "the last ones are gone");
+    assert.deepEqual(updateHeights(list, "b", rows("q")), [90], "another list");
+  });
+
   test("the workspace with a waiting session comes first", async () => {
     const { groupByWorkspace } = await load("views/overview.js");
     const session = (id, workspace, updatedAt, state = "idle") => ({ id, workspace, cwd: workspace, updatedAt, state });

@@ -73,7 +73,9 @@ function update(tree, part) {
   const start = tailStart(tree.blocks);
   const pause = MIN_PAUSE + (part.text.length - start) / CHARACTERS_PER_MILLISECOND;
   const wait = tree.length === 0 ? 0 : Math.max(0, tree.askedAt + pause - performance.now());
-  setTimeout(() => ask(tree, part), wait);
+  // Rows that appear together are one request.
+  if (wait === 0) ask(tree, part);
+  else setTimeout(() => ask(tree, part), wait);
 }
 
 /** @param {Tree} tree @param {{text: string}} part */

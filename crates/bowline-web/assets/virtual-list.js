@@ -40,13 +40,31 @@ export function visibleRange(heights, top, height) {
 }
 
 /**
+ * The heights of the rows of the list `id`, with its first and last key, and those of all rows that were ever rendered.
+ * @typedef {{id: string, first: string, last: string, heights: number[], known: Map<string, number>}} RowHeights
+ */
+
+/**
+ * Adds the heights of rows that are new at the end, or begins anew if others are new.
+ * @param {RowHeights} list @param {string} id @param {{key: string}[]} items
+ */
+export function updateHeights(list, id, items) {
+  if (list.id !== id) list.known.clear();
+  const count = list.heights.length;
+  const isContinued = list.id === id && list.first === items[0]?.key && list.last === items[count - 1]?.key;
+  if (!isContinued) list.heights = [];
+  for (const { key } of items.slice(list.heights.length)) list.heights.push(list.known.get(key) ?? ESTIMATE);
+  Object.assign(list, { id, first: items[0]?.key, last: items[items.length - 1]?.key });
+  return list.heights;
+}
+
+/**
  * @template {{key: string, version: number}} T
  * @param {{items: T[], revision: number, label: string, busy: boolean, row: (item: T, index: number) => any, id: string, isFeed?: boolean, follows?: boolean, target?: {key: string}|null, header?: any, footer?: any}} props
  * `follows` takes the list to its end when it becomes true, and a new `target` takes it to a row.
  */
 export function VirtualList({ items, revision, label, busy, row, id, isFeed, follows, target, header, footer }) {
   const scroller = useRef(/** @type {HTMLDivElement|null} */ (null));
-  const known = useRef(/** @type {Map<string, number>} */ (new Map()));
   const atEnd = useRef(true);
   // Where the list was, which tells a person who scrolls back from rows that came meanwhile.
   const lastTop = useRef(0);
@@ -58,23 +76,31 @@ export function VirtualList({ items, revision, label, busy, row, id, isFeed, fol
   // The row that keeps its place when heights above it change, and where it is.
   const anchor = useRef(/** @type {{key: string, offset: number}|null} */ (null));
 
-  const heights = items.map((item) => known.current.get(item.key) ?? ESTIMATE);
+  // Of ten thousand rows, a few are new in a frame.
+  const list = useRef(/** @type {RowHeights} */ ({ id: "", first: "", last: "", heights: [], known: new Map() }));
+  const heights = updateHeights(list.current, id, items);
   const total = heights.reduce((sum, height) => sum + height, 0);
   const top = atEnd.current ? Math.max(0, total - view.height) : Math.min(view.top, total);
   const range = visibleRange(heights, top, view.height);
+  const firstRow = useRef(0);
+  firstRow.current = range.start;
 
   const measure = () => {
     const element = scroller.current;
     if (!element) return;
+    const { known, heights } = list.current;
     let changed = false;
+    let place = firstRow.current;
     for (const child of element.querySelectorAll("[data-key]")) {
       const node = /** @type {HTMLElement} */ (child);
       const key = /** @type {string} */ (node.dataset.key);
       const height = node.getBoundingClientRect().height;
-      if (Math.abs((known.current.get(key) ?? -1) - height) > 0.5) {
-        known.current.set(key, height);
+      if (Math.abs((known.get(key) ?? -1) - height) > 0.5) {
+        known.set(key, height);
+        heights[place] = height;
         changed = true;
       }
+      place += 1;
     }
     if (changed) redraw((count) => count + 1);
   };
@@ -123,7 +149,6 @@ export function VirtualList({ items, revision, label, busy, row, id, isFeed, fol
   };
 
   useLayoutEffect(() => {
-    known.current = new Map();
     atEnd.current = true;
     setAway(false);
   }, [id]);
