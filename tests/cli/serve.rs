@@ -232,17 +232,17 @@ fn a_database_is_migrated_and_its_servers_are_shown() {
         Delivery   notifications
         --- 0
         $ bowline serve migrate
-        Migrated the schema of SOCKET/test_0 from version 0 to version 2.
+        Migrated the schema of SOCKET/test_0 from version 0 to version 3.
         --- 0
         $ bowline serve migrate
-        The schema of SOCKET/test_0 has version 2: nothing to do.
+        The schema of SOCKET/test_0 has version 3: nothing to do.
         --- 0
         $ bowline serve token
         ci                       user
         --- 0
         $ bowline serve status
         Store      SOCKET/test_0
-        Schema     2
+        Schema     3
         Delivery   notifications
         Sessions   0
         Events     0
@@ -266,11 +266,11 @@ fn a_database_is_migrated_and_its_servers_are_shown() {
         --- 1
         $ bowline serve --listen
         --- stderr
-        bowline: the database has version 7 of the schema, and this program knows versions up to 2: update bowline on this machine
+        bowline: the database has version 7 of the schema, and this program knows versions up to 3: update bowline on this machine
         --- 1
         $ bowline serve status
         Store      SOCKET/test_0
-        Schema     7; this program has 2
+        Schema     7; this program has 3
         Delivery   notifications
         --- 0
     "#]].assert_eq(&output);
@@ -324,9 +324,9 @@ fn the_certificate_of_a_database_is_verified() {
         disable: --- stderr
         bowline: PostgreSQL (127.0.0.1/test_0): no pg_hba.conf entry for host "127.0.0.1", user "postgres", database "test_0", no encryption
         --- 1
-        require: Migrated the schema of 127.0.0.1/test_0 from version 0 to version 2.
+        require: Migrated the schema of 127.0.0.1/test_0 from version 0 to version 3.
         --- 0
-        verify-full: The schema of 127.0.0.1/test_0 has version 2: nothing to do.
+        verify-full: The schema of 127.0.0.1/test_0 has version 3: nothing to do.
         --- 0
         --- stderr
         bowline: PostgreSQL (localhost/test_0): error performing TLS handshake: invalid peer certificate: certificate not valid for name "localhost"; certificate is only valid for IpAddress(127.0.0.1); if the database is yours, add its certificate authority to this system or name the file in SSL_CERT_FILE

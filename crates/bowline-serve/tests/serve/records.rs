@@ -90,6 +90,7 @@ async fn what_clients_send_is_recorded_and_sent_to_nobody() {
     expect![[r#"
         {"outcome":"selected","optionId":"no"}
         user: read /f
+        reading
         not to be kept
         current_mode_update
         user: wait
