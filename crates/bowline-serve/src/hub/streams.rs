@@ -60,12 +60,14 @@ fn messages_of(
     let session = subscription.session();
     let is_elsewhere = hub.is_elsewhere(session);
     let mut state = hub.lock();
-    if let (Some(last), Some(attachment)) = (events.last(), state.attachment(connection, session)) {
+    if let Some(attachment) = state.attachment(connection, session) {
         if loads.is_some_and(|loads| loads != attachment.loads) {
             return Vec::new();
         }
-        // A client that comes back without a number gets what follows what was sent.
-        attachment.after = last.seq;
+        if let Some(last) = events.last() {
+            // A client that comes back without a number gets what follows what was sent.
+            attachment.after = last.seq;
+        }
     }
     state.deliverable(connection, session, (events, subscription.cursor()), is_elsewhere, sent)
 }

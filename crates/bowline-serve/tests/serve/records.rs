@@ -18,7 +18,7 @@ async fn answer(client: &Client, question: &Value) {
 }
 
 #[tokio::test]
-async fn what_clients_send_is_recorded_and_sent_to_nobody() {
+async fn what_clients_send_is_recorded_and_not_sent_to_others() {
     let place = tempfile::tempdir().unwrap();
     let server = Server::start(place.path()).await;
     let token = server.token("me", Role::User).await;
