@@ -405,6 +405,15 @@ impl Roots {
         self.admit_resolved(&path, Access::Read, names, Some(found), &repositories).ok()
     }
 
+    /// Returns whether nothing exists at a path below a root, if one system call can tell.
+    pub(crate) fn is_missing(&self, path: &str) -> bool {
+        self.resolver == Resolver::Kernel
+            && LexicalPath::parse(path).is_ok_and(|path| {
+                let below = self.innermost_root(&path);
+                below.is_some_and(|(root, rest)| kernel::is_missing(&self.open_roots[root], rest))
+            })
+    }
+
     /// Returns an operation on a canonical path whose file is gone, perhaps with its directory, for the policy to judge;
     /// `None` if a path like it is not accessible. The path is judged by its text alone.
     #[must_use]

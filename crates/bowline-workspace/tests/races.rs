@@ -11,13 +11,15 @@
 
 use std::collections::BTreeSet;
 use std::fs::{self, OpenOptions};
-use std::io::Write;
+use std::io::{self, Write};
 use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use bowline_history::undo::ChangeSelection;
 use bowline_protocol::file_extension::{BatchFilesRequest, FileLimits};
+use bowline_storage::disk_calls::{DiskCall, DiskCalls, DiskFaultInjector};
 use bowline_text::lines::LineWindow;
 use bowline_text::time::Timestamp;
 use bowline_workspace::error::FilesError;
@@ -448,4 +450,66 @@ fn a_file_that_grows_and_shrinks_while_it_is_read_is_read_to_an_end() {
             }
         },
     );
+}
+
+/// Moves a directory out of the workspace at one of the calls that put a file in place.
+struct DirectoryMover {
+    from: PathBuf,
+    to: PathBuf,
+    calls_before: AtomicUsize,
+}
+
+impl DiskFaultInjector for DirectoryMover {
+    fn before_call(&self, call: DiskCall, bytes: usize) -> io::Result<usize> {
+        let is_install = matches!(call, DiskCall::Rename | DiskCall::Exchange);
+        let is_due = |left: usize| left.checked_sub(1);
+        if is_install && self.calls_before.fetch_update(Ordering::Relaxed, Ordering::Relaxed, is_due) == Ok(1)
+        {
+            fs::rename(&self.from, &self.to)?;
+        }
+        Ok(bytes)
+    }
+}
+
+#[test]
+fn a_directory_that_is_moved_out_during_a_batch_gets_its_files_back() {
+    for moved_at in 1..=3 {
+        let directory = temp_directory();
+        let base = directory.path().canonicalize().unwrap();
+        let (here, outside) = (base.join("ws/d"), base.join("outside"));
+        fs::create_dir_all(&here).unwrap();
+        fs::write(here.join("a"), "old a\n").unwrap();
+        fs::write(here.join("b"), "old b\n").unwrap();
+        let mover = DirectoryMover {
+            from: here.clone(),
+            to: outside.clone(),
+            calls_before: AtomicUsize::new(moved_at),
+        };
+        let roots = Roots::open(&RootSpec::writable(base.join("ws").to_str().unwrap()), &[]).unwrap();
+        let calls = DiskCalls::with_injector(Arc::new(mover));
+        let options = WorkspaceOptions::default();
+        let opened = Workspace::open_with(roots, &base.join("state"), options, calls).unwrap();
+        let session = opened.workspace.session("s1");
+        let writes: Vec<_> = ["a", "new", "b"]
+            .iter()
+            .map(|name| json!({"op": "write", "path": here.join(name), "data": "by the agent\n"}))
+            .collect();
+        let request = json!({"sessionId": "s1", "operations": writes});
+        let request: BatchFilesRequest = serde_json::from_value(request).unwrap();
+        let operations = request.into_operations(&FileLimits::DEFAULT).unwrap();
+        for name in ["a", "b"] {
+            session.read(here.join(name).to_str().unwrap(), LineWindow::default()).unwrap();
+        }
+        let origin = session.origin(Some(1), None);
+        let error = session.apply_batch(&operations, &origin, None).unwrap_err();
+        assert!(error.to_string().contains("keeps changing"), "{moved_at}: {error}");
+        let left: BTreeSet<_> = fs::read_dir(&outside)
+            .unwrap()
+            .map(|entry| entry.unwrap().path())
+            .map(|path| (path.file_name().unwrap().to_owned(), fs::read_to_string(&path).unwrap()))
+            .collect();
+        let expected =
+            [("a", "old a\n"), ("b", "old b\n")].map(|(name, text)| (name.into(), text.to_owned()));
+        assert_eq!(left, BTreeSet::from(expected), "moved at call {moved_at}");
+    }
 }

@@ -49,6 +49,12 @@ pub(super) fn resolve_cached(root: &OpenRoot, rest: &str) -> Option<(FileHandle,
     Some((FileHandle { handle, stat }, canonical))
 }
 
+/// Returns whether the kernel says that nothing exists at a path below a root.
+pub(super) fn is_missing(root: &OpenRoot, rest: &str) -> bool {
+    openat2(root.directory.as_fd(), or_dot(rest), OFlags::PATH, RESOLVE_BENEATH)
+        .is_err_and(|why| why == Errno::NOENT)
+}
+
 /// Resolves a path whose last name does not exist, in a directory that does.
 fn resolve_missing(root: &OpenRoot, rest: &str) -> Option<Result<ResolveOutcome, ResolveError>> {
     let (parent, name) = rest.rsplit_once('/').unwrap_or(("", rest));

@@ -243,7 +243,8 @@ impl WorkspaceSession {
     /// Waits for a program that is saving the file, without holding a lock. The check is repeated under the lock, and
     /// errors are reported there.
     pub(super) fn wait_for_writers(&self, path: &str) {
-        if let Ok(admitted) = self.roots.admit(path, Access::Read)
+        if !self.roots.is_missing(path)
+            && let Ok(admitted) = self.roots.admit(path, Access::Read)
             && let Ok(Ok((file, _))) = self.roots.open_file(&admitted)
         {
             drop(writers::wait_for_writers(&file, WaitPurpose::Read));

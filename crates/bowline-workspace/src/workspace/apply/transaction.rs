@@ -231,11 +231,30 @@ impl<'a> FileTransaction<'a> {
             // A failed step has undone its own work or leaves it to recovery.
             self.progress[at] = FileProgress::Untouched;
             self.progress[at] = put.map_err(failed_at(at))?;
+            if let Some(place) = &self.locations[at]
+                && !self.shares_directory_with_next(at)
+            {
+                self.check_location(at, place).map_err(failed_at(at))?;
+            }
             if let Some(tell) = self.report_progress.0 {
                 tell(at + 1, self.jobs.len());
             }
         }
         Ok(())
+    }
+
+    /// Checks that a file is at its path. Its directory may have been moved since it was opened, even out of its root.
+    fn check_location(&self, at: usize, place: &FileLocation) -> Result<(), FileChangeError> {
+        let admitted = &self.jobs[at].change.admitted;
+        if self.roots.is_current_location(admitted, place) {
+            return Ok(());
+        }
+        Err(AdmitError::KeepsChanging(admitted.requested_path().to_owned()).into())
+    }
+
+    fn shares_directory_with_next(&self, at: usize) -> bool {
+        let next = self.locations.get(at + 1).and_then(Option::as_ref);
+        self.locations[at].as_ref().zip(next).is_some_and(|(here, next)| here.shares_directory(next))
     }
 
     fn install_file(
@@ -283,13 +302,14 @@ impl<'a> FileTransaction<'a> {
                 None => FileProgress::Untouched,
             },
         };
-        // The directory may have been moved since it was opened, even out of its root; then the file is not at its
-        // path.
-        if self.roots.is_current_location(&job.change.admitted, place) {
-            return Ok(reached);
+        // A directory that stays open is checked after the last of its files. This one could not be found again.
+        if self.locations[at].is_none()
+            && let Err(moved) = self.check_location(at, place)
+        {
+            self.revert_file(at, place, &reached, late)?;
+            return Err(moved);
         }
-        self.revert_file(at, place, &reached, late)?;
-        Err(AdmitError::KeepsChanging(job.change.admitted.requested_path().to_owned()).into())
+        Ok(reached)
     }
 
     /// Restores a file to its previous state, given its directory.
