@@ -12,6 +12,7 @@
 //! One lock guards all state and is never held while waiting. Lock order: hub, then log, then outbox.
 
 use std::collections::{HashMap, HashSet};
+use std::hash::{BuildHasher as _, RandomState};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -27,7 +28,7 @@ use crate::event::{ConnectionId, Event, EventKind, Recipient, SessionId};
 use crate::log::EventLog;
 use crate::metrics::{Gauges, Metrics};
 use crate::store::{Mutation, PendingQuestion, PendingWork, ServerStore, SessionChange, StoredSession};
-use crate::token::{Principal, Role, random_hex};
+use crate::token::{Principal, Role};
 
 mod activity;
 mod attachment;
@@ -158,6 +159,9 @@ struct HubState {
     starts: HashMap<WorkerKey, WorkerStart>,
     last_worker: WorkerId,
     agent_requests: HashMap<String, AgentRequest>,
+    // The number of the last id that an agent's request was given, and what makes these ids unguessable.
+    last_request_id: u64,
+    request_id_key: RandomState,
     // The number of the last request that was given to a client.
     last_request: u64,
     last_stream: u64,
@@ -639,6 +643,13 @@ impl HubState {
     /// Returns whether an agent here waits for the answer with an id.
     fn is_asked(&self, id: &RequestId) -> bool {
         matches!(id, RequestId::Str(id) if self.agent_requests.contains_key(&**id))
+    }
+
+    /// Returns a new id for an agent's request, which no client can guess.
+    fn new_request_id(&mut self) -> String {
+        self.last_request_id += 1;
+        let number = self.last_request_id;
+        format!("{:016x}{number:x}", self.request_id_key.hash_one(number))
     }
 
     fn check_rate(&mut self, principal: &str, rate: u32) -> Result<(), ReceiveError> {

@@ -18,6 +18,11 @@ const MAX_AGENT_REQUESTS: usize = 4096;
 /// Handles a line of an agent. Lines that are no messages are skipped: some agents print to stdout.
 pub(super) fn route_agent_line(hub: &Hub, worker: WorkerId, line: &Bytes) {
     let line = &message::clean_line(line);
+    let head = MessageHead::parse(line);
+    // Most lines are notifications.
+    if let Ok(head @ MessageHead { id: None, .. }) = &head {
+        return route_notification(hub, worker, head, line);
+    }
     match peek(line) {
         PeekedMessage::Response { id, .. } => {
             let mut state = hub.lock();
@@ -31,25 +36,25 @@ pub(super) fn route_agent_line(hub: &Hub, worker: WorkerId, line: &Bytes) {
                 hub.progress.notify_waiters();
             }
         }
-        PeekedMessage::Notification { method } => route_notification(hub, worker, &method, line),
         PeekedMessage::Request { id, method } => {
             let Some(parsed) = parse_id(id) else { return };
-            route_request(hub, worker, &parsed, id, &method, line);
+            let session = head.ok().and_then(|head| head.session_id);
+            route_request(hub, worker, (&parsed, id), &method, session.as_deref(), line);
         }
-        PeekedMessage::Other => {
+        PeekedMessage::Notification { .. } | PeekedMessage::Other => {
             tracing::debug!(worker, "an agent printed a line that is no message");
         }
     }
 }
 
-fn route_notification(hub: &Hub, worker: WorkerId, method: &str, line: &Bytes) {
-    let Ok(head) = MessageHead::parse(line) else { return };
+fn route_notification(hub: &Hub, worker: WorkerId, head: &MessageHead<'_>, line: &Bytes) {
+    let method = head.method.as_deref();
     let mut state = hub.lock();
     let state = &mut *state;
-    if method == "$/cancel_request" {
+    if method == Some("$/cancel_request") {
         return withdraw_by_agent(hub, state, worker, line);
     }
-    let Some(session) = head.session_id else {
+    let Some(session) = head.session_id.as_deref() else {
         let Some(agent) = state.workers.get(&worker) else { return };
         // A copy: the line keeps what was read with it alive, and this may wait for long.
         let message = Bytes::copy_from_slice(line);
@@ -61,13 +66,13 @@ fn route_notification(hub: &Hub, worker: WorkerId, method: &str, line: &Bytes) {
         return;
     };
     let Some(agent) = state.workers.get_mut(&worker) else { return };
-    if agent.loading.contains(&*session) {
+    if agent.loading.contains(session) {
         return;
     }
-    let Some(session) = agent.sessions.get(&*session).cloned() else {
-        return agent.keep_early_update(session.as_ref().into(), line);
+    let Some(session) = agent.sessions.get(session).cloned() else {
+        return agent.keep_early_update(session.into(), line);
     };
-    let is_update = method == "session/update";
+    let is_update = method == Some("session/update");
     let kind = if is_update { EventKind::Update } else { EventKind::Notification };
     hub.log.append(&session, kind, Recipient::All, line.clone());
     // Most updates are chunks of a message.
@@ -110,8 +115,15 @@ fn withdraw_by_agent(hub: &Hub, state: &mut HubState, worker: WorkerId, line: &[
     }
 }
 
-fn route_request(hub: &Hub, worker: WorkerId, id: &RequestId, raw: &[u8], method: &str, line: &Bytes) {
-    let head = MessageHead::parse(line);
+/// Handles a request, whose id is given as it was read and as it was found.
+fn route_request(
+    hub: &Hub,
+    worker: WorkerId,
+    (id, raw): (&RequestId, &[u8]),
+    method: &str,
+    session: Option<&str>,
+    line: &Bytes,
+) {
     let mut state = hub.lock();
     let state = &mut *state;
     let refuse = |state: &HubState, code, why: &str| {
@@ -119,10 +131,11 @@ fn route_request(hub: &Hub, worker: WorkerId, id: &RequestId, raw: &[u8], method
             worker.input.push(message::error(id, code, why));
         }
     };
-    let Ok(MessageHead { session_id: Some(session), .. }) = head else {
+    let Some(session) = session else {
         return refuse(state, message::METHOD_NOT_FOUND, "requests to a remote client need a session");
     };
-    let session: SessionId = session.as_ref().into();
+    let session: SessionId = session.into();
+    let name = state.new_request_id();
     let Some(agent) = state.workers.get_mut(&worker) else { return };
     if !agent.sessions.contains(&session) {
         return refuse(state, message::INVALID_PARAMS, "this session is not open");
@@ -136,11 +149,10 @@ fn route_request(hub: &Hub, worker: WorkerId, id: &RequestId, raw: &[u8], method
     if agent.agent_requests.len() >= MAX_AGENT_REQUESTS {
         return refuse(state, message::OVERLOADED, "too many requests wait for an answer");
     }
-    let Ok(name) = random_hex::<8>() else { return };
     agent.agent_requests.insert(id.clone(), name.clone());
     let is_question = matches!(method, "session/request_permission" | "elicitation/create");
     let timeout = if is_question { hub.options.question_timeout } else { hub.options.client_timeout };
-    let body: Bytes = replace_id(line, raw, &json!(name).to_string()).into();
+    let body: Bytes = replace_id(line, raw, &format!("\"{name}\"")).into();
     let mut request = AgentRequest {
         worker,
         id: id.clone(),
@@ -195,7 +207,7 @@ fn route_response(
             sender.send(outcome).ok();
         }
         OpenRequest::Client { connection, id, method, session, params } => {
-            let response: Bytes = replace_id(line, raw, &json!(id).to_string()).into();
+            let response: Bytes = replace_id(line, raw, &message::id_text(&id)).into();
             if let (Some(session), "session/prompt") = (&session, &*method) {
                 let has_failed = matches!(peek(line), PeekedMessage::Response { is_error: true, .. });
                 let message: Value = serde_json::from_slice(line).unwrap_or_default();
@@ -215,7 +227,7 @@ fn route_response(
             let mut message: Value = serde_json::from_slice(line).unwrap_or_default();
             let created = message["result"]["sessionId"].as_str().map(SessionId::from);
             let Some(session) = created else {
-                let response: Bytes = replace_id(line, raw, &json!(id).to_string()).into();
+                let response: Bytes = replace_id(line, raw, &message::id_text(&id)).into();
                 return hub.respond(state, &connection, None, &id, response);
             };
             if let Some(worker) = state.workers.get(&worker) {

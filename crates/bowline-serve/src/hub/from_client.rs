@@ -548,7 +548,7 @@ impl Hub {
         };
         let PeekedMessage::Response { id: raw, .. } = peek(message) else { return Ok(()) };
         let Some(request) = state.agent_requests.remove(&**id) else { return Ok(()) };
-        let answer: Bytes = replace_id(message, raw, &json!(request.id).to_string()).into();
+        let answer: Bytes = replace_id(message, raw, &message::id_text(&request.id)).into();
         if let Some(worker) = state.workers.get_mut(&request.worker) {
             worker.agent_requests.remove(&request.id);
             worker.input.push_always(answer);

@@ -56,6 +56,14 @@ pub(crate) fn notification(method: &str, params: &Value) -> Bytes {
     json!({ "jsonrpc": "2.0", "method": method, "params": params }).to_string().into()
 }
 
+/// Returns an id as JSON.
+pub(crate) fn id_text(id: &RequestId) -> String {
+    match id {
+        RequestId::Number(number) => number.to_string(),
+        RequestId::Null | RequestId::Str(_) => json!(id).to_string(),
+    }
+}
+
 /// Returns the notification that cancels a request.
 pub(crate) fn cancellation(request: &Value) -> Bytes {
     notification("$/cancel_request", &json!({ "requestId": request }))

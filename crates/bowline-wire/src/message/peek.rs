@@ -54,6 +54,10 @@ pub fn parse_id(raw: &[u8]) -> Option<RequestId> {
         let number = raw.iter().fold(0, |number, digit| number * 10 + i64::from(digit - b'0'));
         return Some(RequestId::Number(number));
     }
+    if raw.starts_with(b"\"") {
+        // The type itself tries to read a number first, and composes an error about that.
+        return serde_json::from_slice(raw).map(RequestId::Str).ok();
+    }
     match serde_json::from_slice(raw).ok()? {
         RequestId::Null => None,
         id => Some(id),

@@ -71,7 +71,6 @@ impl<'a> MessageHead<'a> {
         }
         let Members { id, method, params } =
             serde_json::from_slice(message).map_err(|_| MessageHeadError::Malformed)?;
-        let id = id.filter(|id| *id != RequestId::Null);
         if id.is_none() && method.is_none() {
             return Err(MessageHeadError::Malformed);
         }
@@ -99,11 +98,44 @@ impl<'a> MessageHead<'a> {
 
 #[derive(Deserialize)]
 struct Members<'a> {
+    #[serde(default, deserialize_with = "deserialize_id")]
     id: Option<RequestId>,
     #[serde(borrow)]
     method: Option<Cow<'a, str>>,
     #[serde(borrow)]
     params: Option<Params<'a>>,
+}
+
+/// Reads an id. The type itself tries one kind after the other, and composes an error about each that does not fit.
+fn deserialize_id<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<RequestId>, D::Error> {
+    deserializer.deserialize_any(IdVisitor)
+}
+
+struct IdVisitor;
+
+impl Visitor<'_> for IdVisitor {
+    type Value = Option<RequestId>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a text, a whole number or null")
+    }
+
+    fn visit_str<E>(self, text: &str) -> Result<Self::Value, E> {
+        Ok(Some(RequestId::Str(text.to_owned())))
+    }
+
+    fn visit_i64<E>(self, number: i64) -> Result<Self::Value, E> {
+        Ok(Some(RequestId::Number(number)))
+    }
+
+    fn visit_u64<E: serde::de::Error>(self, number: u64) -> Result<Self::Value, E> {
+        let number = i64::try_from(number);
+        number.map(|number| Some(RequestId::Number(number))).map_err(E::custom)
+    }
+
+    fn visit_unit<E>(self) -> Result<Self::Value, E> {
+        Ok(None)
+    }
 }
 
 /// Params of any shape, of which only the session is kept.

@@ -51,6 +51,35 @@ fn heads_of_messages() {
 }
 
 #[test]
+fn an_id_is_read_as_its_type_reads_it() {
+    let ids = [
+        "1",
+        "-3",
+        "0",
+        "-0",
+        "9223372036854775807",
+        "-9223372036854775808",
+        "9223372036854775808",
+        "1.0",
+        "1e3",
+        "null",
+        "true",
+        "{}",
+        "[]",
+        r#""""#,
+        r#""1""#,
+        r#""a\n\u00e9""#,
+    ];
+    for id in ids {
+        let message = format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"x"}}"#);
+        let expected = serde_json::from_str(id).map_err(|_| MessageHeadError::Malformed);
+        let expected = expected.map(|id| (id != RequestId::Null).then_some(id));
+        let read = MessageHead::parse(message.as_bytes()).map(|head| head.id);
+        assert_eq!(read, expected, "{id}");
+    }
+}
+
+#[test]
 fn extensions_are_recognised() {
     let result =
         json!({ "agentCapabilities": { "_meta": { "bowline": { "remote": offered_extensions() } } } });
