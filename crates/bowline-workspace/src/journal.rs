@@ -315,6 +315,14 @@ impl Journal {
         self.read(|connection| rows::list_changes(connection, filter))
     }
 
+    /// Returns the newest change that was applied, or whose outcome is unknown.
+    ///
+    /// # Errors
+    /// Fails if the journal cannot be read.
+    pub fn last_change(&self) -> Result<Option<ChangeId>, JournalError> {
+        self.read(rows::find_last_change)
+    }
+
     /// Returns one change, regardless of its outcome.
     ///
     /// # Errors
@@ -447,6 +455,9 @@ impl Journal {
     /// # Errors
     /// Fails if the journal cannot be written. The baseline is unchanged then.
     pub fn update_baseline(&mut self, upsert: &[BaselineRow], remove: &[String]) -> Result<(), JournalError> {
+        if upsert.is_empty() && remove.is_empty() {
+            return Ok(());
+        }
         // Contents that the baseline refers to no longer count towards the limit.
         self.room_estimate = RoomEstimate::default();
         self.write(Durability::Deferred, |transaction| baseline::update_baseline(transaction, upsert, remove))

@@ -103,17 +103,17 @@ pub(super) fn update_baseline(
     upsert: &[BaselineRow],
     remove: &[String],
 ) -> Result<(), JournalTransactionError> {
-    let mut keep_text = connection.prepare(
+    let mut keep_text = connection.prepare_cached(
         "INSERT OR IGNORE INTO git_texts (hash, git_object) SELECT hash, git_object FROM baseline \
          WHERE path = ?1 AND git_object IS NOT NULL AND hash IS NOT NULL AND hash IS NOT ?2",
     )?;
-    let mut statement = connection.prepare("DELETE FROM baseline WHERE path = ?1")?;
+    let mut statement = connection.prepare_cached("DELETE FROM baseline WHERE path = ?1")?;
     let mut kept = 0;
     for path in remove {
         kept += keep_text.execute(params![path, None::<&[u8]>])?;
         statement.execute([path])?;
     }
-    let mut statement = connection.prepare(
+    let mut statement = connection.prepare_cached(
         "INSERT INTO baseline (path, size, mtime_ns, ctime_ns, inode, device, mode, hash, racy, git_object) \
          VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10) \
          ON CONFLICT (path) DO UPDATE SET size = ?2, mtime_ns = ?3, ctime_ns = ?4, inode = ?5, device = ?6, mode = ?7, \

@@ -210,6 +210,13 @@ pub(super) fn list_changes(
     Ok(entries)
 }
 
+/// Returns the newest change that was applied, or may have been.
+pub(super) fn find_last_change(connection: &Connection) -> Result<Option<ChangeId>, JournalTransactionError> {
+    let sql = "SELECT id FROM changes WHERE state IN (1, 3) ORDER BY id DESC LIMIT 1";
+    let mut statement = connection.prepare_cached(sql)?;
+    Ok(statement.query_row([], |row| Ok(ChangeId(row.get(0)?))).optional()?)
+}
+
 fn query_entries(
     connection: &Connection,
     sql: &str,

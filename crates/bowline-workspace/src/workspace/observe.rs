@@ -122,7 +122,7 @@ pub(super) fn start_observing(
     let git = GitObjects::open(roots);
     let (mut observer, seen) = {
         let mut writer = workspace.writer();
-        (restore_observer(&mut writer.journal, options, &git)?, newest_change(&writer.journal)?)
+        (restore_observer(&mut writer.journal, options, &git)?, writer.journal.last_change()?)
     };
     let mut batch = Batch::default();
     let mut failed = None;
@@ -272,7 +272,7 @@ impl ObserverState {
         let found = self.scan_and_record(journal, roots, (dirty, began_ns), (origin, &source), progress);
         self.merged_writes = merged;
         let (observed, observation) = found?;
-        self.last_change = newest_change(journal)?;
+        self.last_change = journal.last_change()?;
         // The watcher reports nothing twice: what a stopped scan did not reach requires a full scan.
         self.needs_full_scan = observation.report.stopped;
         if let Some(observer) = &mut self.observer {
@@ -483,11 +483,6 @@ fn store_learned(
     let rows: Vec<BaselineRow> = learnt.iter().map(|(row, _)| row.clone()).collect();
     journal.update_baseline(&rows, &[])?;
     Ok(())
-}
-
-fn newest_change(journal: &Journal) -> Result<Option<ChangeId>, FilesError> {
-    let last = journal.changes(&ChangeFilter { limit: Some(1), ..ChangeFilter::default() })?;
-    Ok(last.last().map(|entry| entry.change.id))
 }
 
 fn changed_paths(changes: Vec<ScannedChange>) -> Vec<String> {
