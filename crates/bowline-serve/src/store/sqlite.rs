@@ -173,10 +173,11 @@ impl SqliteState {
         durability: Durability,
         body: impl FnOnce(&Connection, &mut RecentRuns) -> SqlResult<T>,
     ) -> Result<Result<T, StoreError>, StorageError> {
-        let Self { database, recent } = self;
-        let written = database.write(durability, |transaction| body(transaction, recent));
-        if !matches!(written, Ok(Ok(_))) {
-            recent.forget();
+        // If the transaction fails, or panics, nothing is known of the table any more.
+        let mut recent = std::mem::take(&mut self.recent);
+        let written = self.database.write(durability, |transaction| body(transaction, &mut recent));
+        if matches!(written, Ok(Ok(_))) {
+            self.recent = recent;
         }
         written
     }

@@ -384,6 +384,109 @@ async fn recent_events_survive_moves_by_any_process() {
     assert_eq!(runs, 3, "small runs of a generation that were moved together are one");
 }
 
+fn append_one(session: &str, seq: u64, body: Bytes) -> Mutation {
+    let event = Event { seq, at: None, kind: EventKind::Update, recipient: Recipient::All, body };
+    Mutation::Append { session: session.into(), generation: 1, events: [event].into() }
+}
+
+/// Appends an event to each of some sessions again and again, until something is so or fails. Returns the number of the
+/// last event.
+async fn append_until(
+    store: &SqliteServerStore,
+    sessions: &[String],
+    mut last: u64,
+    mut is_enough: impl FnMut() -> bool,
+) -> u64 {
+    while !is_enough() {
+        let seq = last + 1;
+        let append = |(number, session): (u64, &String)| {
+            // Digits without a pattern, because rows are compressed.
+            let parts = (0..100).map(|part| (seq << 20) + (number << 10) + part);
+            append_one(session, seq, parts.flat_map(digits_of_hash).collect())
+        };
+        let appended = store.commit((0..).zip(sessions).map(append).collect()).await;
+        let Ok(lost) = appended else { break };
+        assert!(lost.is_empty());
+        last = seq;
+    }
+    last
+}
+
+/// Returns whether some sessions' events were moved, and others' were not.
+fn is_moving(file: &rusqlite::Connection) -> bool {
+    let sql = "SELECT count(*), count(nullif(last_seq, (SELECT min(last_seq) FROM sessions))) FROM sessions";
+    let counts: (i64, i64) = file.query_row(sql, [], |row| Ok((row.get(0)?, row.get(1)?))).unwrap();
+    (1..counts.0).contains(&counts.1)
+}
+
+#[tokio::test]
+async fn rows_are_moved_with_several_commits() {
+    enum Interruption {
+        None,
+        Restart,
+        OtherProcess,
+        NewToken,
+        Failure,
+        Read,
+    }
+    let all = [
+        Interruption::None,
+        Interruption::Restart,
+        Interruption::OtherProcess,
+        Interruption::NewToken,
+        Interruption::Failure,
+        Interruption::Read,
+    ];
+    let sessions: Vec<String> = (0..40).map(|number| format!("session-{number}")).collect();
+    for interruption in all {
+        let directory = tempfile::tempdir().unwrap();
+        let mut store = SqliteServerStore::open_for_server(directory.path()).unwrap();
+        store.commit(sessions.iter().map(|session| create(session)).collect()).await.unwrap();
+        let file = rusqlite::Connection::open(directory.path().join("serve.db")).unwrap();
+        if let Interruption::Failure = interruption {
+            // The last of them, by name.
+            let refuse = "CREATE TRIGGER refuse BEFORE INSERT ON events WHEN new.session = 'session-9'
+                          BEGIN SELECT raise(ABORT, 'no'); END";
+            file.execute_batch(refuse).unwrap();
+        }
+        // Another session gets one event before and one after the interruption.
+        store.commit(vec![create("session-99"), append_one("session-99", 1, "first".into())]).await.unwrap();
+        let mut last = append_until(&store, &sessions, 0, || is_moving(&file)).await;
+        match interruption {
+            Interruption::None => {}
+            Interruption::Restart => {
+                drop(store);
+                store = SqliteServerStore::open_for_server(directory.path()).unwrap();
+            }
+            Interruption::OtherProcess => {
+                let beside = SqliteServerStore::open_for_tokens(directory.path()).unwrap();
+                assert_eq!(beside.counts().await.unwrap(), (41, 40 * last + 1));
+            }
+            Interruption::NewToken => {
+                let beside = SqliteServerStore::open_for_tokens(directory.path()).unwrap();
+                let (token, _) = StoredToken::generate("ci", Role::User, Timestamp(1), None).unwrap();
+                beside.add_token(token).await.unwrap();
+            }
+            Interruption::Failure => {
+                last = append_until(&store, &sessions, last, || false).await;
+                file.execute_batch("DROP TRIGGER refuse").unwrap();
+            }
+            Interruption::Read => {
+                assert_eq!(numbers(&store, "session-39", last - 1, 1 << 20).await, [last]);
+            }
+        }
+        let mut commits = 0..5;
+        last = append_until(&store, &sessions, last, || commits.next().is_none()).await;
+        let second = append_one("session-99", 2, "second".into());
+        assert!(store.commit(vec![second]).await.unwrap().is_empty());
+        last = append_until(&store, &sessions, last, || is_moving(&file)).await;
+        for session in &sessions {
+            assert_eq!(numbers(&store, session, 0, 1 << 30).await, (1..=last).collect::<Vec<_>>());
+        }
+        assert_eq!(numbers(&store, "session-99", 0, 1 << 30).await, [1, 2]);
+    }
+}
+
 #[tokio::test]
 async fn a_file_of_the_version_without_times_keeps_its_events() {
     let directory = tempfile::tempdir().unwrap();
