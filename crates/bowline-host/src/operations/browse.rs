@@ -89,7 +89,7 @@ pub(super) fn can_read(session: &SessionInner, holder: &GrantHolder, path: &str,
 }
 
 /// The error of an operation. It is recorded as one of the protocol's.
-pub(super) trait OperationFailure: From<RpcError> + Send + 'static {
+pub(super) trait OperationFailure: From<RpcError> + From<FilesError> + Send + 'static {
     /// Returns the error as one of the protocol's.
     fn to_rpc_error(&self) -> RpcError;
 }
@@ -133,7 +133,7 @@ pub(super) async fn run_as_read<T: Send + 'static, E: OperationFailure>(
                 audited.entry_mut().subject = path_subject(&admitted);
                 Ok((audited, admitted))
             }
-            Err(error) => Err(audited.record_failure(error.into())),
+            Err(error) => Err(record_failure(&mut audited, E::from(error))),
         }
     });
     let (mut audited, admitted) = admitted.await.map_err(RpcError::from)??;
