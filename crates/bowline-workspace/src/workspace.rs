@@ -163,6 +163,16 @@ struct WorkspaceWriter {
     kept_texts: Vec<KeptText>,
     // The directories that sessions created and removed, which the journal does not record.
     recent_directories: recent_directories::RecentDirectories,
+    // The last time of several changes that were made together.
+    last_group_time: Timestamp,
+}
+
+impl WorkspaceWriter {
+    /// Returns the time for changes that are made together, by which they are found: no other ones have it.
+    fn next_group_time(&mut self) -> Timestamp {
+        self.last_group_time = now().max(Timestamp(self.last_group_time.0 + 1));
+        self.last_group_time
+    }
 }
 
 /// An opened workspace, and what to report to its owner.
@@ -220,6 +230,7 @@ impl Workspace {
                 bytes_since_prune: 0,
                 kept_texts: Vec::new(),
                 recent_directories: recent_directories::RecentDirectories::default(),
+                last_group_time: Timestamp(0),
             }),
             documents: Mutex::new(Documents::new(bell.clone())),
             diagnostics: Mutex::default(),

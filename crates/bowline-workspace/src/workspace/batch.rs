@@ -33,7 +33,6 @@ use crate::disk::writers::WriterState;
 use crate::error::FilesError;
 use crate::journal::JournalError;
 use crate::roots::AdmitError;
-use bowline_storage::clock::now;
 
 mod append;
 mod decide;
@@ -481,7 +480,7 @@ fn apply_decided(
     let (held, changed): (Vec<_>, Vec<_>) = files.into_iter().partition(DecidedFile::is_held);
     let (held, unchanged): (Vec<_>, Vec<_>) = held.into_iter().map(FinishedFile::split).unzip();
     let (changed, changes): (Vec<_>, Vec<_>) = changed.into_iter().map(FinishedFile::split).unzip();
-    let at = now();
+    let at = writer.next_group_time();
     let group = ChangeGroup {
         roots: &session.roots,
         origin,

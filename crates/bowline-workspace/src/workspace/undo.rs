@@ -11,7 +11,7 @@
 
 mod moves;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::{Arc, MutexGuard};
 
 use bowline_history::changes::{Change, ChangeId, ChangeOrigin, ChangeSource, Reversal};
@@ -47,7 +47,6 @@ use crate::disk::writers::{self, WaitPurpose};
 use crate::error::FilesError;
 use crate::journal::{ApplyMethod, ChangeDraft, ChangeFilter, DraftContent, DraftSide, Journal};
 use crate::roots::{AdmittedPath, Roots};
-use bowline_storage::clock::now;
 use moves::{FileGroup, GroupedFile, group_files};
 
 /// How many times an undo is planned while its files keep changing.
@@ -140,16 +139,11 @@ struct ReversibleFile {
 
 impl ReversibleFile {
     fn into_plan(self, reversed: GroupedFile<'_>) -> FilePlan {
-        let GroupedFile { file, moved_from, reverses, resolved_count: resolved } = reversed;
-        let planned = match file {
-            file if file == self.shown => ReversalPlan::Unchanged,
-            Some((bytes, mode)) => ReversalPlan::Write { bytes, mode },
-            None => ReversalPlan::Delete,
-        };
+        let GroupedFile { file, moved_from, reverses, resolved_count: resolved, .. } = reversed;
         FilePlan {
             admitted: self.admitted,
             current: self.current,
-            planned,
+            planned: plan_content(file, &self.shown),
             tail: None,
             moved_from: moved_from.map(str::to_owned),
             reverses,
@@ -189,6 +183,15 @@ impl FilePlan {
             Some(tail) => workspace.format_tail_patch(path, &tail),
             None => format_plan(workspace, path, self.current, self.planned),
         }
+    }
+}
+
+/// Returns how a file takes its new content.
+fn plan_content(new: OptionalFile, shown: &OptionalFile) -> ReversalPlan {
+    match new {
+        new if new == *shown => ReversalPlan::Unchanged,
+        Some((bytes, mode)) => ReversalPlan::Write { bytes, mode },
+        None => ReversalPlan::Delete,
     }
 }
 
@@ -257,33 +260,62 @@ impl WorkspaceSession {
             ReversalOptions { hunks: selected_hunks(direction, &selection), ..ReversalOptions::default() };
         let documents = workspace.documents();
         let mut foreseen = Vec::new();
-        let names: Vec<String> = files.keys().cloned().collect();
-        let names: Vec<&str> = names.iter().map(String::as_str).collect();
-        let nested = undo::find_nested_paths(&names);
+        let reversed: Vec<Change> = files.values().flatten().cloned().collect();
+        let directories = ReversedDirectories::find(workspace, &writer.journal, direction, &reversed);
+        let paths: Vec<&str> = files.keys().map(String::as_str).chain(directories.paths()).collect();
+        let mut conflicting = undo::find_nested_paths(&paths);
+        conflicting.extend(directories.paths());
         for group in group_files(&files, &moves) {
-            let planned = self.plan_group(&writer.journal, &documents, &group, options);
             let describe = |(path, changes): &(&str, &[Change]), patch| FileUndoPreview {
                 path: (*path).to_owned(),
                 changes: changes.iter().map(|change| change.id).collect(),
                 patch,
             };
-            match (planned, group.files.as_slice()) {
-                (Ok(plans), files) => foreseen.extend(
-                    files
-                        .iter()
-                        .zip(plans)
-                        .map(|(file, plan)| describe(file, Ok(plan.format(workspace, file.0)))),
-                ),
-                (Err(error), [file @ (path, changes)]) if nested.contains(path) => {
-                    // The undo would have removed the obstacle by then.
-                    let alone = plan_missing_file(&writer.journal, changes, options).map_err(|_| error);
-                    let patch = alone.map(|planned| format_plan(workspace, path, None, planned));
-                    foreseen.push(describe(file, patch));
+            match self.preview_group(&writer.journal, &documents, &group, options, &conflicting) {
+                Ok(patches) => {
+                    let patches = patches.into_iter().map(Ok);
+                    foreseen
+                        .extend(group.files.iter().zip(patches).map(|(file, patch)| describe(file, patch)));
                 }
-                (Err(error), files) => foreseen.extend(files.first().map(|file| describe(file, Err(error)))),
+                Err(error) => foreseen.extend(group.files.first().map(|file| describe(file, Err(error)))),
             }
         }
         Ok(UndoPreview { files: foreseen, skipped: left })
+    }
+
+    /// Returns the effect of a reversal on the files of a group as patches. What prevents only the reading of
+    /// `conflicting` paths is removed by then.
+    fn preview_group(
+        &self,
+        journal: &Journal,
+        documents: &Documents,
+        group: &FileGroup<'_>,
+        options: ReversalOptions<'_>,
+        conflicting: &[&str],
+    ) -> Result<Vec<String>, FilesError> {
+        let workspace = &self.workspace;
+        let paths = group.files.iter().map(|(path, _)| *path);
+        let error = match self.plan_group(journal, documents, group, options) {
+            Ok(plans) => {
+                return Ok(paths.zip(plans).map(|(path, plan)| plan.format(workspace, path)).collect());
+            }
+            Err(error) => error,
+        };
+        let mut files = Vec::new();
+        for path in paths.clone() {
+            let admitted = self.admit_changed(path);
+            match admitted.and_then(|admitted| self.read_reversible(documents, admitted)) {
+                Ok(file) => files.push((file.current, file.shown)),
+                Err(_) if conflicting.contains(&path) => files.push((None, None)),
+                Err(_) => return Err(error),
+            }
+        }
+        let shown = files.iter().map(|(_, shown)| shown.clone()).collect();
+        let Ok(reversed) = group.reverse(journal, shown, options) else { return Err(error) };
+        let format = |((path, (current, shown)), reversed): ((&str, _), GroupedFile<'_>)| {
+            format_plan(workspace, path, current, plan_content(reversed.file, &shown))
+        };
+        Ok(paths.zip(files).zip(reversed).map(format).collect())
     }
 
     pub(super) fn undo_or_redo(
@@ -301,11 +333,12 @@ impl WorkspaceSession {
         let SelectedChanges { files: mut by_file, moves, skipped: left, selection } =
             self.select_changes(&writer.journal, selection, direction)?;
         let options = ReversalOptions { hunks: selected_hunks(direction, &selection), resolution };
-        let meant = ReversalContext { verb: direction.verb(), options, origin, at: now(), progress: tell };
+        let at = writer.next_group_time();
+        let meant = ReversalContext { verb: direction.verb(), options, origin, at, progress: tell };
         let reversed: Vec<Change> = by_file.values().flatten().cloned().collect();
-        let mut files = self.remove_obstacles(&mut writer, &by_file, &meant)?;
-        files.iter().for_each(|cleared| _ = by_file.shift_remove(&cleared.path));
         let mut directories = ReversedDirectories::find(workspace, &writer.journal, direction, &reversed);
+        let mut files = self.remove_obstacles(&mut writer, &by_file, &mut directories, &meant)?;
+        files.iter().for_each(|cleared| _ = by_file.shift_remove(&cleared.path));
         writer.recent_directories.record(directories.paths(), origin);
         directories.restore(workspace, &self.roots);
         match self.reverse_files(&mut writer, &group_files(&by_file, &moves), &meant) {
@@ -452,19 +485,25 @@ impl WorkspaceSession {
     ) -> Result<FilePlan, FilesError> {
         let mut admitted = self.admit_changed(path)?;
         let is_directory = admitted.target().is_some_and(|found| found.file_type() == FileType::Directory);
-        if is_directory && options.hunks.is_none() && changes.iter().all(Change::is_without_content) {
-            // It is removed or was restored with the batch's other directories.
-            admitted.close_handle();
-            let reverses = changes.iter().map(|change| Reversal { change: change.id, hunks: None }).collect();
-            let absent = ReversibleFile {
-                admitted,
-                current: None,
-                document_path: None,
-                has_unsaved_text: false,
-                shown: None,
-            };
-            let reversed = GroupedFile { file: None, moved_from: None, reverses, resolved_count: 0 };
-            return Ok(FilePlan { is_directory, ..absent.into_plan(reversed) });
+        let is_gone = changes.first().is_some_and(|newest| newest.after.is_none());
+        if is_directory && is_gone && options.hunks.is_none() {
+            let all: Vec<&Change> = changes.iter().collect();
+            let ReversedContent { file, reverses, resolved_count } =
+                reverse_all(journal, None, &all, options)?;
+            if file.is_none() {
+                // The directory is removed or was restored with the others of its batch.
+                admitted.close_handle();
+                let absent = ReversibleFile {
+                    admitted,
+                    current: None,
+                    document_path: None,
+                    has_unsaved_text: false,
+                    shown: None,
+                };
+                let reversed = GroupedFile { file, reverses, resolved_count, ..GroupedFile::default() };
+                let is_directory = changes.iter().all(Change::is_without_content);
+                return Ok(FilePlan { is_directory, ..absent.into_plan(reversed) });
+            }
         }
         if let Some((tail, reverses)) = self.plan_tail(journal, documents, &admitted, changes, options)? {
             admitted.close_handle();
@@ -485,7 +524,7 @@ impl WorkspaceSession {
         let changes: Vec<&Change> = changes.iter().collect();
         let ReversedContent { file: reversed, reverses, resolved_count } =
             reverse_all(journal, file.shown.clone(), &changes, options)?;
-        Ok(file.into_plan(GroupedFile { file: reversed, moved_from: None, reverses, resolved_count }))
+        Ok(file.into_plan(GroupedFile { file: reversed, reverses, resolved_count, ..GroupedFile::default() }))
     }
 
     /// Plans the reversal of a group's files, in its order.
@@ -663,21 +702,33 @@ impl WorkspaceSession {
         &self,
         writer: &mut WorkspaceWriter,
         by_file: &IndexMap<String, Vec<Change>>,
+        directories: &mut ReversedDirectories,
         meant: &ReversalContext<'_>,
     ) -> Result<Vec<ReversedFile>, FilesError> {
+        let all: BTreeSet<&str> = directories.paths().collect();
+        let is_directory = |path: &str, changes: &[Change]| {
+            all.contains(path) && changes.iter().all(Change::is_without_content)
+        };
         // Files can be in a directory that is removed.
-        let files = by_file.iter().filter(|(_, changes)| !changes.iter().all(Change::is_without_content));
+        let files = by_file.iter().filter(|(path, changes)| !is_directory(path, changes));
         let names: Vec<&str> = files.map(|(path, _)| path.as_str()).collect();
-        let nested = undo::find_nested_paths(&names);
+        let paths: Vec<&str> = names.iter().copied().chain(directories.restored_paths()).collect();
+        let mut conflicting: BTreeSet<&str> = undo::find_nested_paths(&paths).into_iter().collect();
+        conflicting.extend(directories.restored_paths());
         let mut documents = self.workspace.documents();
         let mut plans = Vec::new();
-        for path in &nested {
-            let Some(changes) = by_file.get(*path) else { continue };
+        for path in conflicting {
+            let Some(changes) = by_file.get(path) else { continue };
             // A file that cannot be planned because of an obstacle is planned once the obstacle is gone.
             let planned = self.plan_file(&writer.journal, &documents, path, changes, meant.options);
-            plans.extend(
-                planned.ok().filter(|plan| plan.planned == ReversalPlan::Delete && !plan.has_unsaved_text),
-            );
+            plans.extend(planned.ok().filter(|plan| match plan.planned {
+                ReversalPlan::Delete => !plan.has_unsaved_text,
+                // A directory may take the place of a file that is absent and stays so.
+                ReversalPlan::Unchanged => {
+                    plan.current.is_none() && plan.tail.is_none() && !is_directory(path, changes)
+                }
+                ReversalPlan::Write { .. } => false,
+            }));
         }
         let cleared = if plans.is_empty() {
             Ok(Vec::new())
@@ -690,13 +741,18 @@ impl WorkspaceSession {
             Err(ApplyError::Failed(error)) => return Err(error),
         };
         drop(documents);
-        self.remove_emptied_directories(&writer.journal, &names);
+        self.remove_emptied_directories(&writer.journal, &names, directories);
         Ok(cleared)
     }
 
-    /// Removes the directories that stand where files are needed, if they are empty and the journal knows files in
-    /// them, from this undo or an interrupted one.
-    fn remove_emptied_directories(&self, journal: &Journal, names: &[&str]) {
+    /// Removes the directories that stand where files are needed, if they are empty, and batches created them or the
+    /// journal knows files in them, from this undo or an interrupted one.
+    fn remove_emptied_directories(
+        &self,
+        journal: &Journal,
+        names: &[&str],
+        directories: &mut ReversedDirectories,
+    ) {
         let is_directory = |path: &&str| {
             let admitted = self.roots.admit(path, Access::Write);
             admitted.is_ok_and(|admitted| self.roots.open_directory(&admitted).is_ok())
@@ -707,10 +763,8 @@ impl WorkspaceSession {
         }
         let Ok(history) = journal.changes(&ChangeFilter::default()) else { return };
         let files = history.iter().map(|entry| entry.change.path.as_str());
-        for directory in undo::find_emptied_directories(files, &blocked) {
-            // A directory that is not empty stays, and the file that needs its path reports the conflict.
-            self.roots.remove_empty_directory(directory, &self.workspace.inner.calls);
-        }
+        let emptied = undo::find_emptied_directories(files, &blocked);
+        directories.clear(&self.workspace, &self.roots, &blocked, emptied);
     }
 
     /// Restores the removed obstacles, because the rest failed. Returns whether all were restored.
@@ -791,17 +845,6 @@ pub(super) fn update_document(
     if let Some(decoded) = new.and_then(|new| text::decode(new.bytes.to_vec()).ok()) {
         documents.show_saved_text(known_by, &Arc::new(decoded.text), stat);
     }
-}
-
-/// Plans the reversal for a file that does not exist.
-fn plan_missing_file(
-    journal: &Journal,
-    changes: &[Change],
-    options: ReversalOptions<'_>,
-) -> Result<ReversalPlan, FilesError> {
-    let changes: Vec<&Change> = changes.iter().collect();
-    let file = reverse_all(journal, None, &changes, options)?.file;
-    Ok(file.map_or(ReversalPlan::Unchanged, |(bytes, mode)| ReversalPlan::Write { bytes, mode }))
 }
 
 fn to_stored_file(current: CurrentFile) -> StoredFile {

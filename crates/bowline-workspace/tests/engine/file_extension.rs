@@ -155,3 +155,153 @@ sea
         "#]],
     );
 }
+
+#[test]
+fn files_and_directories_take_each_others_places_and_return() {
+    check(
+        r#"
+//- /file mode=0755
+text
+//- /dir/a.txt
+one
+//- /other
+x
+> extension batch {"operations":[{"op":"mkdir","path":"$ROOT/empty/below","parents":true}]}
+> turn 1
+> call t1
+> extension batch {"operations":[{"op":"remove","path":"$ROOT/file"},{"op":"remove","path":"$ROOT/dir","recursive":true}]}
+> extension batch {"operations":[{"op":"remove","path":"$ROOT/empty","recursive":true}]}
+> extension batch {"operations":[{"op":"mkdir","path":"$ROOT/file"},{"op":"mkdir","path":"$ROOT/file/below"}]}
+> extension batch {"operations":[{"op":"write","path":"$ROOT/dir","data":"a file\n"},{"op":"mkdir","path":"$ROOT/file/second"},{"op":"write","path":"$ROOT/file/third/f","data":"x","createParents":true}]}
+> extension batch {"operations":[{"op":"write","path":"$ROOT/empty","data":"a file\n"}]}
+> tree
+> undo turn 1
+> tree
+> extension stat {"path":"$ROOT/empty/below"}
+> extension read {"path":"$ROOT/file","encoding":"utf-8"}
+> extension read {"path":"$ROOT/dir/a.txt","encoding":"utf-8"}
+> redo turn 1
+> tree
+> extension read {"path":"$ROOT/dir/a.txt","encoding":"utf-8"}
+> undo turn 1
+> tree
+"#,
+        expect![[r#"
+            {"op":"mkdir"}
+            {"results":[]}
+            {"op":"remove"}
+            {"op":"remove"}
+            {"results":[]}
+            {"op":"remove"}
+            {"results":[]}
+            {"op":"mkdir"}
+            {"op":"mkdir"}
+            {"results":[]}
+            {"op":"write","etag":"sha256:da69f286f03c0d2131b3f95afe7c8d31b4f65cbf5ca49a12c41d8bf02d366a34","merged":false,"formatted":false}
+            {"op":"mkdir"}
+            {"op":"write","etag":"sha256:2d711642b726b04401627ca9fbac32f5c8530fb1903cc4db02258717921a4881","merged":false,"formatted":false}
+            {"results":[]}
+            {"op":"write","etag":"sha256:da69f286f03c0d2131b3f95afe7c8d31b4f65cbf5ca49a12c41d8bf02d366a34","merged":false,"formatted":false}
+            {"results":[]}
+            $ROOT/dir
+            $ROOT/empty
+            $ROOT/file/
+            $ROOT/file/below/
+            $ROOT/file/second/
+            $ROOT/file/third/
+            $ROOT/file/third/f
+            $ROOT/other
+            change 12 of $ROOT/dir
+            change 13 of $ROOT/empty
+            change 14 of $ROOT/file/third/f
+            change 15 of $ROOT/file
+            change 16 of $ROOT/dir/a.txt
+            change 17 of $ROOT/file/below, as it was already
+            change 18 of $ROOT/empty/below
+            $ROOT/dir/
+            $ROOT/dir/a.txt
+            $ROOT/empty/
+            $ROOT/empty/below/
+            $ROOT/file
+            $ROOT/other
+            {"type":"directory","size":4096,"mode":493,"dirty":false,"readOnly":false}
+            {"data":"text\n","encoding":"utf-8","etag":"sha256:b9e68e1bea3e5b19ca6b2f98b73a54b73daafaa250484902e09982e07a12e733","size":5,"truncated":false,"dirty":false}
+            {"data":"one\n","encoding":"utf-8","etag":"sha256:2c8b08da5ce60398e1f19af0e5dccc744df274b826abe585eaba68c525434806","size":4,"truncated":false,"dirty":false}
+            change 19 of $ROOT/dir/a.txt
+            change 20 of $ROOT/file
+            change 21 of $ROOT/file/third/f
+            change 22 of $ROOT/empty
+            change 23 of $ROOT/dir
+            change 24 of $ROOT/empty/below, as it was already
+            change 25 of $ROOT/file/below
+            $ROOT/dir
+            $ROOT/empty
+            $ROOT/file/
+            $ROOT/file/below/
+            $ROOT/file/second/
+            $ROOT/file/third/
+            $ROOT/file/third/f
+            $ROOT/other
+            ! -32602 {"kind":"notDirectory","path":"$ROOT/dir/a.txt"}
+            change 26 of $ROOT/dir
+            change 27 of $ROOT/empty
+            change 28 of $ROOT/file/third/f
+            change 29 of $ROOT/file
+            change 30 of $ROOT/dir/a.txt
+            change 31 of $ROOT/file/below, as it was already
+            change 32 of $ROOT/empty/below
+            $ROOT/dir/
+            $ROOT/dir/a.txt
+            $ROOT/empty/
+            $ROOT/empty/below/
+            $ROOT/file
+            $ROOT/other
+        "#]],
+    );
+}
+
+#[test]
+fn an_undo_that_is_refused_leaves_directories_where_files_were() {
+    check(
+        r#"
+//- /file
+text
+//- /a.txt
+one
+> turn 1
+> call t1
+> extension batch {"operations":[{"op":"remove","path":"$ROOT/file"},{"op":"write","path":"$ROOT/a.txt","data":"two\n"}]}
+> extension batch {"operations":[{"op":"mkdir","path":"$ROOT/file"}]}
+> disk /a.txt "three\n"
+> undo turn 1
+> tree
+> disk /a.txt "two\n"
+> disk /file/mine "text\n"
+> undo turn 1
+> tree
+> rm /file/mine
+> undo turn 1
+> tree
+> cat /a.txt
+"#,
+        expect![[r#"
+            {"op":"remove"}
+            {"op":"write","etag":"sha256:27dd8ed44a83ff94d557f9fd0412ed5a8cbca69ea04922d88c01184a07300a5a","merged":false,"formatted":false}
+            {"results":[]}
+            {"op":"mkdir"}
+            {"results":[]}
+            ! -32602 {"reason":"conflict","path":"$ROOT/a.txt","why":"change 2 cannot be taken back, its lines were changed since","hunks":[{"line":1,"base":"two\n","ours":"three\n","theirs":"one\n"}]}
+            $ROOT/a.txt
+            $ROOT/file/
+            ! -32602 "$ROOT/file is a directory: list it, or name a file in it"
+            $ROOT/a.txt
+            $ROOT/file/
+            $ROOT/file/mine
+            change 4 of $ROOT/file
+            change 5 of $ROOT/a.txt
+            $ROOT/a.txt
+            $ROOT/file
+            = one\n
+        "#]],
+    );
+}

@@ -7,6 +7,7 @@
 //! opposite. Directories are removed only if they are empty, so that no file depends on this record: without it, empty
 //! directories stay, and restored ones have the usual mode.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read as _;
 use std::path::PathBuf;
 
@@ -221,6 +222,8 @@ pub(in crate::workspace) struct ReversedDirectories {
     restored: Vec<DirectoryEntry>,
     // The directories to remove once they are empty, contents first.
     removed: Vec<DirectoryEntry>,
+    // The directories that were removed before, contents first.
+    cleared: Vec<DirectoryEntry>,
 }
 
 impl ReversedDirectories {
@@ -232,9 +235,12 @@ impl ReversedDirectories {
         direction: ReversalDirection,
         changes: &[Change],
     ) -> Self {
-        let records = read_records(workspace);
+        let mut records = read_records(workspace);
         if records.is_empty() {
             return Self::default();
+        }
+        if direction == ReversalDirection::Undo {
+            records.reverse();
         }
         let edits: Vec<Change> = match direction {
             ReversalDirection::Undo => changes.to_vec(),
@@ -243,7 +249,8 @@ impl ReversedDirectories {
                 undone.filter_map(|edit| Some(journal.change(edit.change).ok()??.change)).collect()
             }
         };
-        let mut found = Self::default();
+        // By path: the directory, and whether it is restored in the end. A directory sorts before its content.
+        let mut all: BTreeMap<String, (DirectoryEntry, bool)> = BTreeMap::new();
         for record in records {
             let reversed = edits.iter().filter(|edit| record.is_of(edit)).count();
             if reversed == 0 {
@@ -251,29 +258,52 @@ impl ReversedDirectories {
             }
             let is_whole = record.changes(journal).is_some_and(|all| all.len() == reversed);
             let is_needed = |directory: &DirectoryEntry| {
-                let is_at_or_below = |path: &str| {
-                    let rest = path.strip_prefix(&directory.path);
-                    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
-                };
-                is_whole || changes.iter().any(|change| is_at_or_below(&change.path))
+                is_whole || changes.iter().any(|change| is_at_or_below(&change.path, &directory.path))
             };
             let has_files = edits.iter().any(|edit| record.is_of(edit) && !edit.is_without_content());
-            let backwards = |directories: Vec<DirectoryEntry>| directories.into_iter().rev();
-            let (restored, removed): (Vec<_>, Vec<_>) = match direction {
-                ReversalDirection::Undo => {
-                    (backwards(record.removed).collect(), backwards(record.created).collect())
-                }
+            let (restored, removed) = match direction {
+                ReversalDirection::Undo => (record.removed, record.created),
                 ReversalDirection::Redo => (record.created, record.removed),
             };
-            found.restored.extend(restored.into_iter().filter(is_needed));
-            found.removed.extend(removed.into_iter().filter(|directory| has_files || is_needed(directory)));
+            let restored = restored.into_iter().filter(is_needed).map(|directory| (directory, true));
+            let removed = removed.into_iter().filter(|directory| has_files || is_needed(directory));
+            let reversed = removed.map(|directory| (directory, false)).chain(restored);
+            all.extend(reversed.map(|reversed| (reversed.0.path.clone(), reversed)));
         }
-        found
+        let (restored, mut removed): (Vec<_>, Vec<_>) =
+            all.into_values().partition(|(_, is_restored)| *is_restored);
+        removed.reverse();
+        let directories =
+            |list: Vec<(DirectoryEntry, bool)>| list.into_iter().map(|(directory, _)| directory).collect();
+        Self { restored: directories(restored), removed: directories(removed), cleared: Vec::new() }
     }
 
     /// Returns the paths of the directories.
     pub(in crate::workspace) fn paths(&self) -> impl Iterator<Item = &str> {
         self.restored.iter().chain(&self.removed).map(|directory| &*directory.path)
+    }
+
+    /// Returns the paths of the directories to restore.
+    pub(in crate::workspace) fn restored_paths(&self) -> impl Iterator<Item = &str> {
+        self.restored.iter().map(|directory| &*directory.path)
+    }
+
+    /// Removes directories that stand where files are needed, these and other ones, as far as they are empty.
+    pub(in crate::workspace) fn clear(
+        &mut self,
+        workspace: &Workspace,
+        roots: &Roots,
+        files: &[&str],
+        other: impl IntoIterator<Item = impl Into<String>>,
+    ) {
+        let is_in_place = |path: &str| files.iter().any(|file| is_at_or_below(path, file));
+        let own = self.removed.iter().map(|directory| &directory.path).filter(|path| is_in_place(path));
+        let all: BTreeSet<String> = own.cloned().chain(other.into_iter().map(Into::into)).collect();
+        // A directory is a prefix of its content, and so comes before it. One that is not empty stays, and the file that
+        // needs its path reports the conflict.
+        let remove = |path: &String| roots.remove_empty_directory(path, &workspace.inner.calls);
+        let removed: BTreeSet<String> = all.into_iter().rev().filter(remove).collect();
+        self.cleared.extend(self.removed.extract_if(.., |directory| removed.contains(&directory.path)));
     }
 
     /// Restores directories, before their files. What cannot be restored is created with the files that need it.
@@ -292,10 +322,15 @@ impl ReversedDirectories {
         remove_directories(workspace, roots, self.removed.iter());
     }
 
-    /// Removes the restored directories, because the reversal failed.
+    /// Removes the restored directories and restores those that were removed, because the reversal failed.
     pub(in crate::workspace) fn abandon(&self, workspace: &Workspace, roots: &Roots) {
         remove_directories(workspace, roots, self.restored.iter().rev());
+        restore_directories(workspace, roots, self.cleared.iter().rev());
     }
+}
+
+fn is_at_or_below(path: &str, directory: &str) -> bool {
+    path.strip_prefix(directory).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
 /// Removes directories, as far as they are empty. Returns whether no removal failed.

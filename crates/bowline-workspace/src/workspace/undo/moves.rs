@@ -24,6 +24,8 @@ pub(super) struct GroupedFile<'a> {
     pub(super) file: OptionalFile,
     /// The path at which the file was before, if that is another one.
     pub(super) moved_from: Option<&'a str>,
+    /// Whether the file comes from the journal, not from the disk.
+    pub(super) is_restored: bool,
     pub(super) reverses: Vec<Reversal>,
     pub(super) resolved_count: usize,
 }
@@ -110,8 +112,12 @@ impl<'a> FileGroup<'a> {
                 self.reverse_move(journal, &mut states, moved, options)?;
             } else if let Some(state) = states.get_mut(path) {
                 let changes: Vec<&Change> = run.iter().map(|(_, change)| *change).collect();
+                state.is_restored |= state.file.is_none();
                 let reversed = reverse_all(journal, state.file.take(), &changes, options)?;
                 state.file = reversed.file;
+                if state.file.is_none() {
+                    state.moved_from = None;
+                }
                 state.reverses.extend(reversed.reverses);
                 state.resolved_count += reversed.resolved_count;
             }
@@ -156,6 +162,7 @@ impl<'a> FileGroup<'a> {
         };
         let replaced = load(creation.before)?;
         let Some(target) = states.get_mut(creation.path.as_str()) else { return Ok(()) };
+        let is_restored = std::mem::replace(&mut target.is_restored, true) || target.file.is_none();
         let file = std::mem::replace(&mut target.file, replaced);
         let moved_from = target.moved_from.take().unwrap_or(&creation.path);
         let file = match file {
@@ -172,7 +179,8 @@ impl<'a> FileGroup<'a> {
             return Err(failed(removal, ReversalErrorReason::PathOccupied).into());
         }
         source.file = file;
-        source.moved_from = Some(moved_from).filter(|from| *from != removal.path);
+        source.moved_from = Some(moved_from).filter(|from| !is_restored && *from != removal.path);
+        source.is_restored = is_restored;
         source.reverses.push(Reversal { change: removal.id, hunks: None });
         Ok(())
     }

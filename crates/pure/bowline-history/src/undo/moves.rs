@@ -1,6 +1,6 @@
 //! Moves of files: which changes are the two halves of one, and where the file of an earlier change is now.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use crate::changes::{Change, ChangeId};
 
@@ -17,8 +17,29 @@ pub struct FileMove<'a> {
 #[derive(Debug, Default)]
 pub struct FileMoves<'a> {
     moves: Vec<FileMove<'a>>,
-    // The indexes of the moves that start or end at a path, in order.
+    // The first changes of the groups that were made together.
+    groups: Vec<ChangeId>,
+    // What happened to the agent's moves, in order.
+    events: Vec<MoveEvent<'a>>,
+    // The events that move a file from a path or to it, and those of a move.
     by_path: HashMap<&'a str, Vec<usize>>,
+    by_edit: HashMap<ChangeId, Vec<usize>>,
+    // The edits that were undone and redone, with the last group that redid them, and the path there.
+    redone: HashMap<ChangeId, (usize, &'a str)>,
+}
+
+/// A move of the agent that is made, undone or redone.
+#[derive(Debug, Clone, Copy)]
+struct MoveEvent<'a> {
+    // The creation that made the move at first.
+    edit: ChangeId,
+    is_undo: bool,
+    from: &'a str,
+    to: &'a str,
+    // The creation of the file at its new path now, or another change that stands for it.
+    creation: ChangeId,
+    // The number of the group.
+    group: usize,
 }
 
 impl<'a> FileMoves<'a> {
@@ -26,19 +47,74 @@ impl<'a> FileMoves<'a> {
     #[must_use]
     pub fn find(history: &'a [Change]) -> Self {
         let mut found = Self::default();
-        for (index, creation) in history.iter().enumerate() {
-            let Some(from) = &creation.moved_from else { continue };
-            // The changes of a move are recorded together.
-            let mut others = history[index + 1..].iter().take_while(|other| other.at == creation.at);
-            let Some(removal) = others.find(|other| other.path == *from && other.after.is_none()) else {
-                continue;
-            };
-            for path in [&creation.path, &removal.path] {
-                found.by_path.entry(path).or_default().push(found.moves.len());
+        // The edits that a change undoes or redoes.
+        let mut edits: HashMap<ChangeId, Vec<ChangeId>> = HashMap::new();
+        for changes in history.chunk_by(|first, second| first.at == second.at) {
+            let known = found.moves.len();
+            found.groups.extend(changes.first().map(|first| first.id));
+            for (index, creation) in changes.iter().enumerate() {
+                let Some(from) = &creation.moved_from else { continue };
+                let is_removal = |other: &&Change| other.path == *from && other.after.is_none();
+                let Some(removal) = changes[index + 1..].iter().find(is_removal) else { continue };
+                found.moves.push(FileMove { creation, removal });
             }
-            found.moves.push(FileMove { creation, removal });
+            let moves = found.moves[known..].to_vec();
+            for FileMove { creation, removal } in &moves {
+                if creation.reverses.is_empty() {
+                    let (edit, group) = (creation.id, found.groups.len());
+                    let (from, to) = (&removal.path, &creation.path);
+                    found.push_event(MoveEvent { edit, is_undo: false, from, to, creation: edit, group });
+                }
+            }
+            found.find_reversals(changes, &moves, &mut edits);
         }
         found
+    }
+
+    /// Finds the edits that a group undoes or redoes, and the moves among them: those that are undone from the last to
+    /// the first.
+    fn find_reversals(
+        &mut self,
+        changes: &'a [Change],
+        moves: &[FileMove<'_>],
+        edits: &mut HashMap<ChangeId, Vec<ChangeId>>,
+    ) {
+        let group = self.groups.len();
+        let mut reversed: BTreeMap<ChangeId, ChangeId> = BTreeMap::new();
+        for change in changes {
+            let mut own = Vec::new();
+            for reversal in change.reverses.iter().filter(|reversal| reversal.hunks.is_none()) {
+                match edits.get(&reversal.change) {
+                    Some(redone) => {
+                        self.redone.extend(redone.iter().map(|edit| (*edit, (group, change.path.as_str()))));
+                        own.extend_from_slice(redone);
+                    }
+                    None => own.push(reversal.change),
+                }
+            }
+            if own.is_empty() {
+                continue;
+            }
+            let is_of = |moved: &&FileMove<'_>| [moved.creation.id, moved.removal.id].contains(&change.id);
+            let creation = moves.iter().find(is_of).map_or(change.id, |moved| moved.creation.id);
+            reversed.extend(own.iter().map(|edit| (*edit, creation)));
+            edits.insert(change.id, own);
+        }
+        let reversed = reversed.into_iter().filter_map(|(edit, creation)| {
+            let MoveEvent { is_undo, from, to, .. } = self.events[*self.by_edit.get(&edit)?.last()?];
+            Some(MoveEvent { edit, is_undo: !is_undo, from: to, to: from, creation, group })
+        });
+        let (undone, redone): (Vec<_>, Vec<_>) = reversed.partition(|event| event.is_undo);
+        undone.into_iter().rev().chain(redone).for_each(|event| self.push_event(event));
+    }
+
+    fn push_event(&mut self, event: MoveEvent<'a>) {
+        let index = self.events.len();
+        self.by_edit.entry(event.edit).or_default().push(index);
+        for path in [event.from, event.to] {
+            self.by_path.entry(path).or_default().push(index);
+        }
+        self.events.push(event);
     }
 
     /// Returns the moves of which both changes are among these.
@@ -67,32 +143,66 @@ impl<'a> FileMoves<'a> {
     /// Returns the path that the file of a change has now: later moves are followed.
     #[must_use]
     pub fn current_path(&self, change: &'a Change) -> &'a str {
-        self.later_moves(change).last().map_or(&change.path, |last| &last.creation.path)
+        self.later_moves(change).last().map_or(&change.path, |last| last.to)
     }
 
     /// Returns the path that the file of a change has once the moves with these creations are reversed.
     #[must_use]
     pub fn path_without(&self, change: &'a Change, reversed: &HashSet<ChangeId>) -> &'a str {
-        let is_reversed = |moved: &FileMove<'_>| reversed.contains(&moved.creation.id);
+        let is_reversed = |moved: &MoveEvent<'_>| {
+            // Changes are reversed in the opposite order in which they were made at first.
+            let is_redone = !moved.is_undo && moved.edit > change.id && reversed.contains(&moved.edit);
+            is_redone || reversed.contains(&moved.creation)
+        };
         match self.later_moves(change).into_iter().find(is_reversed) {
-            Some(first) => &first.removal.path,
+            Some(first) => first.from,
             None => self.current_path(change),
         }
     }
 
-    /// Returns the moves of a change's file after it, in order.
-    fn later_moves(&self, change: &'a Change) -> Vec<FileMove<'a>> {
-        let (mut path, mut after) = (change.path.as_str(), change.id);
+    /// Returns the events that moved a change's file after it, in order.
+    fn later_moves(&self, change: &'a Change) -> Vec<MoveEvent<'a>> {
+        let (mut path, mut next) = self.last_place(change);
         let mut later = Vec::new();
         // After a removal there is no file to follow.
         while change.after.is_some() {
-            let indexes = self.by_path.get(path).into_iter().flatten();
-            let next = indexes.map(|index| self.moves[*index]).find(|moved| moved.creation.id > after);
-            // Otherwise another file was moved here and replaced it.
-            let Some(next) = next.filter(|next| next.removal.path == path) else { break };
-            (path, after) = (&next.creation.path, next.removal.id);
-            later.push(next);
+            let of_path = self.by_path.get(path).map_or(&[][..], Vec::as_slice);
+            let Some(index) = first_from(of_path, next) else { break };
+            let event = self.events[index];
+            next = index + 1;
+            if event.from == path {
+                path = event.to;
+                later.push(event);
+            } else if !event.is_undo {
+                // Another file replaced it, until that is undone.
+                let of_edit = self.by_edit.get(&event.edit).map_or(&[][..], Vec::as_slice);
+                let Some(undone) = first_from(of_edit, next) else { break };
+                next = undone + 1;
+            }
         }
         later
     }
+
+    /// Returns the path at which a change was made or redone for the last time, and the index of the first event after
+    /// that.
+    fn last_place(&self, change: &'a Change) -> (&'a str, usize) {
+        let own = || self.groups.partition_point(|first| *first <= change.id);
+        let redone = self.redone.get(&change.id);
+        let group = redone.map_or_else(own, |(group, _)| *group);
+        let end = self.events.partition_point(|event| event.group <= group);
+        let Some((_, path)) = redone else { return (&change.path, end) };
+        let start = self.events.partition_point(|event| event.group < group);
+        if start == end {
+            return (path, end);
+        }
+        // The group redid its edits in their order.
+        let earlier =
+            self.events[start..end].iter().take_while(|event| event.is_undo || event.edit <= change.id);
+        (&change.path, start + earlier.count())
+    }
+}
+
+/// Returns the first of some numbers in order that is not less than another one.
+fn first_from(numbers: &[usize], start: usize) -> Option<usize> {
+    numbers.get(numbers.partition_point(|number| *number < start)).copied()
 }

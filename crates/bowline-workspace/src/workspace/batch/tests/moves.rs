@@ -240,7 +240,7 @@ fn a_move_whose_file_is_gone_is_undone_from_the_journal() {
             tree
         ",
         expect![[r#"
-            undo: 1 files
+            undo: 2 files
             ~/a 750 "one\n2\n3\n4\n5\n"
         "#]],
     );

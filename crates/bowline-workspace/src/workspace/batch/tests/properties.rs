@@ -2,6 +2,7 @@
 //! files if the agent has not read it.
 
 use bowline_history::ledger::UnseenWriteBehavior;
+use bowline_history::undo::ReversalDirection;
 use proptest::prelude::*;
 
 use super::*;
@@ -112,6 +113,23 @@ impl BatchProject {
         assert_eq!(applied.is_ok(), is_marked, "all or none: {step:?} {applied:?}");
     }
 
+    /// Returns a project in which the agent has made batches, and its files before the first and after each of them.
+    fn with_batches(batches: &[Vec<Value>]) -> (Self, Vec<String>) {
+        let mut project = Self::new(WorkspaceOptions::default());
+        project.run_step("disk ~/a \"one\\n\"").unwrap();
+        project.run_step("disk ~/d/e/b \"two\\n\"").unwrap();
+        let mut trees = vec![project.describe_tree()];
+        for batch in batches {
+            let turn = project.turn;
+            // It may be refused.
+            drop(project.run_step(&format!("batch {}", json!(batch))));
+            if project.turn > turn {
+                trees.push(project.describe_tree());
+            }
+        }
+        (project, trees)
+    }
+
     /// Returns whether a line of the user is in a file, or unsaved in a document.
     fn has_live_line(&self, line: &str) -> bool {
         let unsaved = self.workspace.unsaved_texts();
@@ -135,52 +153,109 @@ impl BatchProject {
     }
 }
 
+/// An operation of the agent on files and directories that take each other's places.
+fn any_operation() -> impl Strategy<Value = Value> {
+    let path = || prop::sample::select(vec!["~/a", "~/d", "~/d/a", "~/d/e", "~/d/e/b", "~/f"]);
+    prop_oneof![
+        (path(), any::<u8>()).prop_map(|(path, number)| {
+            json!({"op": "write", "path": path, "data": format!("{number}\n"), "createParents": true})
+        }),
+        (path(), any::<bool>())
+            .prop_map(|(path, parents)| json!({"op": "mkdir", "path": path, "parents": parents})),
+        path().prop_map(|path| json!({"op": "remove", "path": path, "recursive": true})),
+        (path(), path())
+            .prop_map(|(from, to)| json!({"op": "move", "from": from, "to": to, "overwrite": true})),
+        (path(), path()).prop_map(|(from, to)| json!({"op": "copy", "from": from, "to": to})),
+    ]
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 32, failure_persistence: None, ..ProptestConfig::default() })]
+#![proptest_config(ProptestConfig { cases: 32, failure_persistence: None, ..ProptestConfig::default() })]
+
+#[test]
+fn no_line_of_the_user_is_lost(
+    steps in proptest::collection::vec(any_step(), 1..24),
+    append_in_place_bytes in prop_oneof![Just(0), Just(1 << 20)],
+) {
+    let options = WorkspaceOptions { append_in_place_bytes, ..WorkspaceOptions::default() };
+    let mut project = BatchProject::new(options);
+    project.run_step("disk ~/a \"user first\\n\"").unwrap();
+    let mut lines = vec!["user first".to_owned()];
+    for (number, step) in steps.into_iter().enumerate() {
+        project.run_random(step, number);
+        let line = format!("user {number}.");
+        if project.has_line(&line) {
+            lines.push(line);
+        }
+        for line in &lines {
+            prop_assert!(project.has_line(line), "{line:?} is lost by {step:?}");
+        }
+    }
+}
+
+#[test]
+fn lines_that_the_agent_has_not_read_stay_in_the_files(
+    steps in proptest::collection::vec(any_step(), 1..32),
+    append_in_place_bytes in prop_oneof![Just(0), Just(1 << 20)],
+) {
+    let unseen = UnseenWriteBehavior::Refuse;
+    let strict = WorkspaceOptions { unseen, append_in_place_bytes, ..WorkspaceOptions::default() };
+    let mut project = BatchProject::new(strict);
+    project.run_step("disk ~/a \"user first.\\n\"").unwrap();
+    let mut lines = vec!["user first.".to_owned()];
+    for (number, step) in steps.into_iter().enumerate() {
+        if matches!(step, RandomStep::Read(_)) {
+            continue;
+        }
+        project.run_random(step, number);
+        let line = format!("user {number}.");
+        if project.has_live_line(&line) {
+            lines.push(line);
+        }
+        for line in &lines {
+            prop_assert!(project.has_live_line(line), "{line:?} is lost by {step:?}");
+        }
+    }
+}}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn no_line_of_the_user_is_lost(
-        steps in proptest::collection::vec(any_step(), 1..24),
-        append_in_place_bytes in prop_oneof![Just(0), Just(1 << 20)],
+    fn batches_are_undone_and_redone_together(
+        batches in prop::collection::vec(prop::collection::vec(any_operation(), 1..3), 1..12),
     ) {
-        let options = WorkspaceOptions { append_in_place_bytes, ..WorkspaceOptions::default() };
-        let mut project = BatchProject::new(options);
-        project.run_step("disk ~/a \"user first\\n\"").unwrap();
-        let mut lines = vec!["user first".to_owned()];
-        for (number, step) in steps.into_iter().enumerate() {
-            project.run_random(step, number);
-            let line = format!("user {number}.");
-            if project.has_line(&line) {
-                lines.push(line);
-            }
-            for line in &lines {
-                prop_assert!(project.has_line(line), "{line:?} is lost by {step:?}");
-            }
+        let (project, trees) = BatchProject::with_batches(&batches);
+        let (Some(before), Some(after)) = (trees.first(), trees.last()) else { unreachable!() };
+        let undo = (ReversalDirection::Undo, before);
+        let redo = (ReversalDirection::Redo, after);
+        let has_changes = trees.len() > 1;
+        for (direction, expected) in [undo, redo, undo, redo].into_iter().filter(|_| has_changes) {
+            let preview = project.workspace.preview_undo(direction, &ChangeSelection::default()).unwrap();
+            let refused: Vec<_> = preview.files.iter().filter(|file| file.patch.is_err()).collect();
+            prop_assert!(refused.is_empty(), "{direction:?}: {refused:?}");
+            let answer = project.reverse_selected(direction.verb(), "all", "", "");
+            prop_assert!(answer.starts_with(direction.verb()), "{direction:?}: {answer}");
+            let found = project.describe_tree();
+            prop_assert_eq!(&found, expected, "{:?}", direction);
         }
     }
 
     #[test]
-    fn lines_that_the_agent_has_not_read_stay_in_the_files(
-        steps in proptest::collection::vec(any_step(), 1..32),
-        append_in_place_bytes in prop_oneof![Just(0), Just(1 << 20)],
+    fn batches_are_undone_one_by_one(
+        batches in prop::collection::vec(prop::collection::vec(any_operation(), 1..3), 1..12),
+        was_undone in any::<bool>(),
     ) {
-        let unseen = UnseenWriteBehavior::Refuse;
-        let strict = WorkspaceOptions { unseen, append_in_place_bytes, ..WorkspaceOptions::default() };
-        let mut project = BatchProject::new(strict);
-        project.run_step("disk ~/a \"user first.\\n\"").unwrap();
-        let mut lines = vec!["user first.".to_owned()];
-        for (number, step) in steps.into_iter().enumerate() {
-            if matches!(step, RandomStep::Read(_)) {
-                continue;
-            }
-            project.run_random(step, number);
-            let line = format!("user {number}.");
-            if project.has_live_line(&line) {
-                lines.push(line);
-            }
-            for line in &lines {
-                prop_assert!(project.has_live_line(line), "{line:?} is lost by {step:?}");
-            }
+        let (project, trees) = BatchProject::with_batches(&batches);
+        if was_undone {
+            project.reverse_selected("undo", "all", "", "");
+            project.reverse_selected("redo", "all", "", "");
+        }
+        for (turn, before) in (1..trees.len()).zip(&trees).rev() {
+            let answer = project.reverse_selected("undo", "turn", "", &turn.to_string());
+            prop_assert!(answer.starts_with("undo"), "turn {turn}: {answer}");
+            let found = project.describe_tree();
+            prop_assert_eq!(&found, before, "turn {}", turn);
         }
     }
 }
