@@ -52,11 +52,13 @@ impl<'a> FileMoves<'a> {
         for changes in history.chunk_by(|first, second| first.at == second.at) {
             let known = found.moves.len();
             found.groups.extend(changes.first().map(|first| first.id));
-            for (index, creation) in changes.iter().enumerate() {
-                let Some(from) = &creation.moved_from else { continue };
-                let is_removal = |other: &&Change| other.path == *from && other.after.is_none();
-                let Some(removal) = changes[index + 1..].iter().find(is_removal) else { continue };
-                found.moves.push(FileMove { creation, removal });
+            let removals = changes.iter().filter(|change| change.after.is_none());
+            let removals: HashMap<&str, &Change> =
+                removals.map(|change| (change.path.as_str(), change)).collect();
+            for creation in changes {
+                let removal = creation.moved_from.as_deref().and_then(|from| removals.get(from).copied());
+                let removal = removal.filter(|removal| removal.id > creation.id);
+                found.moves.extend(removal.map(|removal| FileMove { creation, removal }));
             }
             let moves = found.moves[known..].to_vec();
             for FileMove { creation, removal } in &moves {
@@ -80,6 +82,9 @@ impl<'a> FileMoves<'a> {
         edits: &mut HashMap<ChangeId, Vec<ChangeId>>,
     ) {
         let group = self.groups.len();
+        let ids = moves.iter().map(|moved| [moved.creation.id, moved.removal.id]);
+        let creations: HashMap<ChangeId, ChangeId> =
+            ids.flat_map(|[creation, removal]| [(creation, creation), (removal, creation)]).collect();
         let mut reversed: BTreeMap<ChangeId, ChangeId> = BTreeMap::new();
         for change in changes {
             let mut own = Vec::new();
@@ -95,8 +100,7 @@ impl<'a> FileMoves<'a> {
             if own.is_empty() {
                 continue;
             }
-            let is_of = |moved: &&FileMove<'_>| [moved.creation.id, moved.removal.id].contains(&change.id);
-            let creation = moves.iter().find(is_of).map_or(change.id, |moved| moved.creation.id);
+            let creation = creations.get(&change.id).copied().unwrap_or(change.id);
             reversed.extend(own.iter().map(|edit| (*edit, creation)));
             edits.insert(change.id, own);
         }
