@@ -288,7 +288,8 @@ impl ReversedDirectories {
         self.restored.iter().map(|directory| &*directory.path)
     }
 
-    /// Removes directories that stand where files are needed, these and other ones, as far as they are empty.
+    /// Removes the directories that stand where `files` are needed, and `other` ones, as far as they are empty. The
+    /// reversal restores those of the batches if it fails.
     pub(in crate::workspace) fn clear(
         &mut self,
         workspace: &Workspace,
