@@ -179,6 +179,12 @@ fn a_store_is_a_directory() {
     std::fs::write(&file, "").unwrap();
     let refused = scene.run(&["serve", "token", "list", "--store", file.to_str().unwrap()]);
     assert!(refused.contains("store.db is a file; --store takes a directory"), "{refused}");
+    let refused = scene.run(&["serve", "token", "list", "--store", "mysql://me:secret@db/bowline"]);
+    assert!(
+        refused.contains("cannot store sessions at mysql://; give a directory, or a PostgreSQL"),
+        "{refused}"
+    );
+    assert!(!refused.contains("secret") && !scene.project().join("mysql:").exists(), "{refused}");
     let made = scene.run(&["serve", "token", "add", "ci", "--store", "new/store"]);
     assert!(made.contains("bow_"), "{made}");
     assert!(scene.project().join("new/store").is_dir());

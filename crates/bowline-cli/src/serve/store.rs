@@ -95,6 +95,12 @@ impl StoreArguments {
                 Err(error) => Err(CliError::Usage(format!("--store: {error}"))),
             },
             None => {
+                if let Some((scheme, _)) = text.to_string_lossy().split_once("://") {
+                    return Err(CliError::Usage(format!(
+                        "--store: a server cannot store sessions at {scheme}://; give a directory, or a PostgreSQL database \
+                         as postgres://USER@HOST/DATABASE"
+                    )));
+                }
                 let directory = PathBuf::from(text);
                 if directory.is_file() {
                     let name = directory.display();

@@ -342,7 +342,9 @@ impl WorkspaceSession {
         writer.recent_directories.record(directories.paths(), origin);
         directories.restore(workspace, &self.roots);
         match self.reverse_files(&mut writer, &group_files(&by_file, &moves), &meant) {
-            Ok(rest) => {
+            Ok(mut rest) => {
+                // The plans found the cleared directories gone already.
+                rest.iter_mut().for_each(|file| file.is_changed |= directories.has_cleared(&file.path));
                 files.extend(rest);
                 directories.finish(workspace, &self.roots);
                 workspace.inner.notifier.notify(WorkspaceNotification::Changes);

@@ -216,7 +216,7 @@ x
             change 14 of $ROOT/file/third/f
             change 15 of $ROOT/file
             change 16 of $ROOT/dir/a.txt
-            change 17 of $ROOT/file/below, as it was already
+            change 17 of $ROOT/file/below
             change 18 of $ROOT/empty/below
             $ROOT/dir/
             $ROOT/dir/a.txt
@@ -232,7 +232,7 @@ x
             change 21 of $ROOT/file/third/f
             change 22 of $ROOT/empty
             change 23 of $ROOT/dir
-            change 24 of $ROOT/empty/below, as it was already
+            change 24 of $ROOT/empty/below
             change 25 of $ROOT/file/below
             $ROOT/dir
             $ROOT/empty
@@ -248,7 +248,7 @@ x
             change 28 of $ROOT/file/third/f
             change 29 of $ROOT/file
             change 30 of $ROOT/dir/a.txt
-            change 31 of $ROOT/file/below, as it was already
+            change 31 of $ROOT/file/below
             change 32 of $ROOT/empty/below
             $ROOT/dir/
             $ROOT/dir/a.txt

@@ -307,6 +307,11 @@ impl ReversedDirectories {
         self.cleared.extend(self.removed.extract_if(.., |directory| removed.contains(&directory.path)));
     }
 
+    /// Returns whether a directory was removed because a file needed its place.
+    pub(in crate::workspace) fn has_cleared(&self, path: &str) -> bool {
+        self.cleared.iter().any(|directory| directory.path == path)
+    }
+
     /// Restores directories, before their files. What cannot be restored is created with the files that need it.
     pub(in crate::workspace) fn restore(&mut self, workspace: &Workspace, roots: &Roots) {
         self.restored.retain(|directory| {
