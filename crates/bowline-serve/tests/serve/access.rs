@@ -7,7 +7,8 @@ use bowline_text::time::Timestamp;
 use expect_test::expect;
 use serde_json::{Value, json};
 
-use crate::support::{Server, describe, http_client};
+use crate::client::{describe, http_client};
+use crate::support::Server;
 use crate::transport::Socket;
 
 const INITIALIZE: &str = r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":1}}"#;

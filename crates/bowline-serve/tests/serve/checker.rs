@@ -1,4 +1,5 @@
-//! Checks a session's history: what is stored, and what each subscriber saw of it.
+//! Checks a session's history: what is stored, and what each subscriber saw of it. The tests with servers in processes of
+//! their own use it, too.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,7 +9,7 @@ use serde_json::Value;
 use test_support::postgres::TestPostgres;
 
 /// What a subscriber saw: a connection's messages with their numbers.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Record {
     // Its connection, and those it took over.
     pub(crate) connections: Vec<String>,
@@ -36,7 +37,7 @@ pub(crate) struct History {
 }
 
 /// Reads a session from the database.
-fn read_history(postgres: &TestPostgres, database: &str, session: &str) -> History {
+pub(crate) fn read_history(postgres: &TestPostgres, database: &str, session: &str) -> History {
     let sql = format!(
         "SELECT first_seq, last_seq, generation, encode(run, 'hex') FROM events WHERE session = '{session}' ORDER BY last_seq"
     );

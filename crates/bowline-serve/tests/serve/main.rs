@@ -6,6 +6,8 @@ mod activity;
 mod attacks;
 mod checker;
 mod checker_faults;
+mod client;
+mod follower;
 mod records;
 mod servers;
 mod sessions;

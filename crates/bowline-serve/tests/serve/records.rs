@@ -5,7 +5,8 @@ use bowline_serve::token::Role;
 use expect_test::expect;
 use serde_json::{Value, json};
 
-use crate::support::{Client, Server, describe};
+use crate::client::{Client, describe};
+use crate::support::Server;
 
 async fn load(client: &Client, id: u64, session: &str, cwd: &std::path::Path) {
     let params = json!({ "sessionId": session, "cwd": cwd, "mcpServers": [{ "secret": "env" }] });

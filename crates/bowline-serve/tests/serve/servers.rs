@@ -12,7 +12,9 @@ use test_support::postgres::{TestPgBouncer, TestPostgres};
 use test_support::wait::wait_until_async;
 
 use crate::checker::{Record, check_history};
-use crate::support::{Client, HEARTBEAT, LEASE, ScriptedLauncher, Server, Stream, describe};
+use crate::client::describe;
+use crate::follower::Follower;
+use crate::support::{HEARTBEAT, LEASE, ScriptedLauncher, Server};
 
 /// A lease whose end a test waits for. A busy machine renews it in time.
 const SHORT_LEASE: Duration = Duration::from_secs(8);
@@ -65,26 +67,18 @@ impl Cluster {
 
     /// Connects a client again, to another server, as one that takes over its earlier connection.
     async fn return_to(&self, server: usize, session: &str, follower: Follower) -> Follower {
-        let earlier = follower.record.connections[0].clone();
-        let meta = json!({ "bowline": { "resumes": earlier } });
-        let client = self.servers[server].client_with(&self.token, json!({}), meta).await;
-        let last = follower.last();
-        let mut record = follower.record;
-        record.connections.insert(0, client.connection.clone());
-        let own = client.stream(None, None).await;
-        let stream = Some(client.stream(Some(session), Some(last)).await);
-        Follower { client, own, stream, record }
+        let resumption = follower.resumption();
+        let client = self.servers[server].client_with(&self.token, json!({}), resumption).await;
+        follower.continue_as(client, session).await
     }
 
     /// Loads a session that another client opened, and returns the response.
     async fn load(&self, follower: &mut Follower, session: &str) -> Value {
-        follower.stream = Some(follower.client.stream(Some(session), None).await);
-        let params = json!({ "sessionId": session, "cwd": self.place.path(), "mcpServers": [] });
-        follower.client.request(1, "session/load", params).await;
-        let response = follower.own.next().await.1;
-        let last = format!("SELECT last_seq FROM sessions WHERE id = '{session}'");
-        follower.record.history_until = self.postgres.run(&self.database, &last).parse().unwrap();
-        response
+        let last = || {
+            let last = format!("SELECT last_seq FROM sessions WHERE id = '{session}'");
+            self.postgres.run(&self.database, &last).parse().unwrap()
+        };
+        follower.load(session, self.place.path(), last).await
     }
 
     fn check(&self, session: &str, followers: Vec<Follower>) {
@@ -100,75 +94,6 @@ impl Cluster {
     fn end_lease(&self, id: &str) {
         let sql = format!("UPDATE servers SET lease_until = now() - interval '1 second' WHERE id = '{id}'");
         self.postgres.run(&self.database, &sql);
-    }
-}
-
-/// A client that records what it sees of a session.
-struct Follower {
-    client: Client,
-    own: Stream,
-    stream: Option<Stream>,
-    record: Record,
-}
-
-impl Follower {
-    async fn new(client: Client) -> Self {
-        let own = client.stream(None, None).await;
-        let record = Record {
-            connections: vec![client.connection.clone()],
-            after: 0,
-            history_until: 0,
-            seen: Vec::new(),
-        };
-        Self { client, own, stream: None, record }
-    }
-
-    fn last(&self) -> u64 {
-        self.record.seen.last().map_or(self.record.after, |(seq, _)| *seq)
-    }
-
-    async fn open(&mut self, cwd: &Path) -> String {
-        self.client.request(1, "session/new", json!({ "cwd": cwd, "mcpServers": [] })).await;
-        let response = self.own.next().await.1;
-        let session = response["result"]["sessionId"].as_str().unwrap().to_owned();
-        self.stream = Some(self.client.stream(Some(&session), None).await);
-        self.next().await;
-        session
-    }
-
-    async fn next(&mut self) -> Value {
-        let (seq, message) = self.stream.as_mut().unwrap().next().await;
-        if let Some(seq) = seq {
-            self.record.seen.push((seq, message.clone()));
-        }
-        message
-    }
-
-    async fn until_response(&mut self, id: u64) -> Vec<String> {
-        let mut shown = Vec::new();
-        loop {
-            let message = self.next().await;
-            shown.push(describe(&message));
-            if message["method"].is_null() && message["id"] == id {
-                return shown;
-            }
-        }
-    }
-
-    async fn until(&mut self, text: &str) {
-        while describe(&self.next().await) != text {}
-    }
-
-    async fn answer(&self, question: &Value, option: &str) {
-        let outcome = json!({ "outcome": "selected", "optionId": option });
-        self.client
-            .send(json!({ "jsonrpc": "2.0", "id": question["id"], "result": { "outcome": outcome } }))
-            .await;
-    }
-
-    async fn cancel(&self, session: &str) {
-        let params = json!({ "sessionId": session });
-        self.client.send(json!({ "jsonrpc": "2.0", "method": "session/cancel", "params": params })).await;
     }
 }
 

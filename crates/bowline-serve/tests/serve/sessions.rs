@@ -14,7 +14,8 @@ use expect_test::expect;
 use serde_json::{Value, json};
 use test_support::wait::wait_until_async;
 
-use crate::support::{Client, Server, Stream, describe};
+use crate::client::{Client, Stream, describe};
+use crate::support::Server;
 
 /// A server with one client that has opened a session.
 struct Setup {

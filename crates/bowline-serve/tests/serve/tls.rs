@@ -10,7 +10,8 @@ use test_support::certificate::write_certificate;
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
-use crate::support::{Server, http_client};
+use crate::client::http_client;
+use crate::support::Server;
 use crate::transport::Socket;
 
 #[tokio::test]

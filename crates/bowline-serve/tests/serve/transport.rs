@@ -14,7 +14,8 @@ use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::tungstenite::client::IntoClientRequest as _;
 use tokio_tungstenite::{MaybeTlsStream, WebSocketStream};
 
-use crate::support::{Server, describe, http_client};
+use crate::client::{describe, http_client};
+use crate::support::Server;
 
 pub(crate) struct Socket<S = MaybeTlsStream<TcpStream>>(pub(crate) WebSocketStream<S>);
 
