@@ -52,6 +52,7 @@ pub use worker::{AgentLauncher, AgentStreams};
 
 use attachment::Attachment;
 use connection::Connection;
+use message::InheritedEvent;
 use start::WorkerStart;
 use worker::{OpenRequest, Worker, WorkerId, WorkerKey};
 

@@ -281,7 +281,7 @@ fn register_session(
     session: SessionId,
     cwd: PathBuf,
     setup: &Value,
-    history: &[String],
+    history: &[InheritedEvent],
 ) {
     let taken = || {
         let why = "the agent gave a new session the id of an earlier one: this server needs agents whose ids are unique";
@@ -328,8 +328,8 @@ fn register_session(
             last_request: 0,
         },
     );
-    for update in history {
-        hub.log.append(&session, EventKind::Update, Recipient::All, message::with_session(&session, update));
+    for event in history {
+        hub.log.append(&session, event.kind, Recipient::All, event.message(&session));
     }
     // A client that forks a session has its history.
     let after = history.len() as u64;

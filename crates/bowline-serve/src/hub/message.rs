@@ -2,10 +2,13 @@
 
 use std::path::{Path, PathBuf};
 
+use bowline_protocol::remote;
 use bowline_protocol::schema::v1::RequestId;
 use bytes::Bytes;
 use memchr::memmem;
 use serde_json::{Value, json};
+
+use crate::event::{Event, EventKind};
 
 /// The error code of an unknown session.
 pub(crate) const NOT_FOUND: i64 = -32002;
@@ -167,18 +170,41 @@ pub(crate) fn prompt_updates(session: &str, params: &Value) -> Vec<Bytes> {
     blocks.iter().map(update).collect()
 }
 
-/// Returns the params of an update without its session, as the rest of a JSON object.
-pub(crate) fn without_session(update: &[u8]) -> Option<String> {
-    let mut message: Value = serde_json::from_slice(update).ok()?;
-    let params = message["params"].as_object_mut()?;
-    params.remove("sessionId");
-    (!params.is_empty()).then(|| Value::Object(std::mem::take(params)).to_string().split_off(1))
+/// An event with which a fork of a session begins.
+#[derive(Debug)]
+pub(crate) struct InheritedEvent {
+    pub(crate) kind: EventKind,
+    method: &'static str,
+    // Its params without the session, as the rest of a JSON object.
+    params: String,
 }
 
-/// Returns an update with another session.
-pub(crate) fn with_session(session: &str, rest: &str) -> Bytes {
-    let session = json!(session);
-    format!(r#"{{"jsonrpc":"2.0","method":"session/update","params":{{"sessionId":{session},{rest}}}"#).into()
+impl InheritedEvent {
+    /// Returns an event for a fork of its session; `None` if forks do not have it.
+    pub(crate) fn from_event(event: &Event) -> Option<Self> {
+        let (kind, method) = match event.kind {
+            EventKind::Update => (event.kind, "session/update"),
+            EventKind::TurnEnd => (event.kind, remote::TURN_ENDED_METHOD),
+            _ => return None,
+        };
+        let mut message: Value = serde_json::from_slice(&event.body).ok()?;
+        let params = message["params"].as_object_mut()?;
+        params.remove("sessionId");
+        let rest = Value::Object(std::mem::take(params)).to_string().split_off(1);
+        // Without anything else there is no comma after the session.
+        (rest != "}").then_some(Self { kind, method, params: rest })
+    }
+
+    /// Returns how many bytes it takes, about.
+    pub(crate) fn size(&self) -> usize {
+        self.params.len()
+    }
+
+    /// Returns its message in the fork.
+    pub(crate) fn message(&self, session: &str) -> Bytes {
+        let (session, Self { method, params, .. }) = (json!(session), self);
+        format!(r#"{{"jsonrpc":"2.0","method":"{method}","params":{{"sessionId":{session},{params}}}"#).into()
+    }
 }
 
 /// Returns a title made from a prompt: its first line of text, shortened.

@@ -334,23 +334,25 @@ async fn try_new_session(
     Ok(())
 }
 
-/// Returns the updates of a session for a fork of it, without the session's id; the newest, if they are many.
-async fn read_history(hub: &Hub, session: &SessionId) -> Result<Vec<String>, crate::store::StoreError> {
+/// Returns the updates of a session and the ends of its turns, for a fork of it; the newest, if they are many.
+async fn read_history(
+    hub: &Hub,
+    session: &SessionId,
+) -> Result<Vec<InheritedEvent>, crate::store::StoreError> {
     hub.log.flush().await;
     let (mut history, mut bytes, mut after) = (VecDeque::new(), 0, 0);
     loop {
         let events = hub.store.events_after(session, after, FORK_PAGE_BYTES).await?;
         let Some(last) = events.last() else { return Ok(history.into()) };
         after = last.seq;
-        for event in events.iter().filter(|event| event.kind == EventKind::Update) {
-            let Some(update) = message::without_session(&event.body) else { continue };
-            bytes += update.len();
-            history.push_back(update);
+        for event in events.iter().filter_map(InheritedEvent::from_event) {
+            bytes += event.size();
+            history.push_back(event);
         }
         while bytes > MAX_FORK_BYTES
             && let Some(dropped) = history.pop_front()
         {
-            bytes -= dropped.len();
+            bytes -= dropped.size();
         }
     }
 }

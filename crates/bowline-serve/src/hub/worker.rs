@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::sync::{Notify, oneshot};
 
+use super::message::InheritedEvent;
 use crate::event::{ConnectionId, SessionId};
 
 /// The most bytes that wait for an agent that does not read.
@@ -102,7 +103,12 @@ pub(super) enum OpenRequest {
         params: Option<Value>,
     },
     /// A client's `session/new` or `session/fork`, with the history that the new session begins with.
-    NewSession { connection: ConnectionId, id: RequestId, cwd: std::path::PathBuf, history: Vec<String> },
+    NewSession {
+        connection: ConnectionId,
+        id: RequestId,
+        cwd: std::path::PathBuf,
+        history: Vec<InheritedEvent>,
+    },
     /// The server's own request, and the session that it opens. `Err` has the agent's error.
     Own { sender: oneshot::Sender<Result<Value, Value>>, opens: Option<SessionId> },
 }

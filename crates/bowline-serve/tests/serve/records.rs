@@ -161,6 +161,65 @@ async fn clients_that_want_to_know_how_turns_ended_are_told() {
     .assert_eq(&shown.join("\n"));
 }
 
+/// The history of a fork says how each turn ended, as that of the original does.
+#[tokio::test]
+async fn a_fork_has_the_ends_of_earlier_turns() {
+    let place = tempfile::tempdir().unwrap();
+    let server = Server::start(place.path()).await;
+    let token = server.token("me", Role::User).await;
+    let capabilities = || json!({ "_meta": { "bowline": { "turnEnds": {} } } });
+    let client = server.client_with(&token, capabilities(), json!(null)).await;
+    let mut own = client.stream(None, None).await;
+    let (session, mut stream) = client.new_session(&mut own, place.path()).await;
+    client.prompt(2, &session, "count 1").await;
+    stream.until_response(2).await;
+    client.prompt(3, &session, "die").await;
+    stream.until_response(3).await;
+    let fork = json!({ "sessionId": session, "cwd": place.path(), "mcpServers": [] });
+    client.request(4, "session/fork", fork).await;
+    let response = own.next().await.1;
+    let fork = response["result"]["sessionId"].as_str().unwrap_or_else(|| panic!("{response}")).to_owned();
+    // The client has the history already, and its own prompt's response.
+    let mut stream = client.stream(Some(&fork), None).await;
+    client.prompt(5, &fork, "count 1").await;
+    let mut shown = stream.until_response(5).await;
+    let watcher = server.client_with(&token, capabilities(), json!(null)).await;
+    let mut own = watcher.stream(None, None).await;
+    for (id, session) in [(1, &session), (2, &fork)] {
+        load(&watcher, id, session, place.path()).await;
+        shown.push("loaded:".to_owned());
+        loop {
+            let (_, message) = own.next().await;
+            if message["method"].is_null() {
+                break;
+            }
+            assert_eq!(message["params"]["sessionId"], **session);
+            shown.push(describe_turn(&message));
+        }
+    }
+    expect![[r#"
+        9 1
+        11 result {"stopReason":"end_turn"}
+        loaded:
+        available_commands_update
+        user: count 1
+        1
+        turn ended "end_turn"null
+        user: die
+        turn ended null"the agent ended"
+        loaded:
+        available_commands_update
+        user: count 1
+        1
+        turn ended "end_turn"null
+        user: die
+        turn ended null"the agent ended"
+        user: count 1
+        1
+        turn ended "end_turn"null"#]]
+    .assert_eq(&shown.join("\n"));
+}
+
 /// Describes a message, and with it how a turn ended.
 fn describe_turn(message: &Value) -> String {
     match &message["params"] {

@@ -695,7 +695,7 @@ async fn a_fork_has_its_own_events_after_the_history() {
     // The client has the history already.
     let mut stream = setup.client.stream(Some(&fork), None).await;
     setup.client.prompt(4, &fork, "count 1").await;
-    assert_eq!(stream.until_response(4).await, ["7 1", r#"9 result {"stopReason":"end_turn"}"#]);
+    assert_eq!(stream.until_response(4).await, ["8 1", r#"10 result {"stopReason":"end_turn"}"#]);
     let phone = setup.server.client(&setup.token).await;
     let mut own = phone.stream(None, None).await;
     let mut histories = Vec::new();
