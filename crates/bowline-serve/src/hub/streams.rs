@@ -448,3 +448,6 @@ macro_rules! debug_as_name {
     )*};
 }
 debug_as_name!(ConnectionStream, SessionStream, MergedStream);
+
+#[cfg(test)]
+mod tests;
