@@ -9,10 +9,26 @@ mod migrations;
 pub use connector::{Connector, PostgresError, PostgresUrl, PostgresUrlError, RustlsStream};
 pub use migrations::{Migration, SCHEMA_VERSION, read_version};
 
+use std::time::Duration;
+
+use tokio_postgres::Transaction;
 use tokio_postgres::types::{ToSql, Type};
 
 /// A parameter of a statement with its type. Statements that name all types need no round trip to prepare them.
 pub type Parameter<'a> = (&'a (dyn ToSql + Sync), Type);
+
+/// Lets the database end a transaction whose program is silent for this long, because it is suspended or cut off: other
+/// programs wait for the rows that the transaction has locked. Zero is no limit.
+///
+/// # Errors
+/// Fails if the database cannot be reached.
+pub async fn limit_silence(
+    transaction: &Transaction<'_>,
+    limit: Duration,
+) -> Result<(), tokio_postgres::Error> {
+    let sql = format!("SET LOCAL idle_in_transaction_session_timeout = {}", limit.as_millis());
+    transaction.batch_execute(&sql).await
+}
 
 /// Returns a text that PostgreSQL can store: it has no NUL.
 #[must_use]

@@ -10,6 +10,7 @@
 use std::collections::HashSet;
 use std::future::Future;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use bowline_postgres::{Connector, Parameter, PostgresUrl, clean, from_sql, to_sql};
 use bowline_protocol::schema::v1::SessionId;
@@ -34,6 +35,8 @@ use super::{
 const CONNECTIONS: usize = 2;
 /// About how many bytes of records are sent to the database at a time.
 const INSERT_BYTES: usize = 16 << 20;
+/// How long a process may be silent amid a transaction, for which another one that claims the session waits.
+const MAX_SILENCE: Duration = Duration::from_secs(15);
 /// How long a session that no server knows is kept, in milliseconds: a day.
 const UNKNOWN_SESSION_AGE_MS: i64 = 24 * 60 * 60 * 1000;
 
@@ -276,7 +279,10 @@ impl SessionLease for PostgresSessionLease {
             let mut client = database.client().await?;
             let update = async {
                 let transaction = client.transaction().await?;
-                let mut meta = lock_session(&transaction, &claim).await?.meta;
+                let limit = bowline_postgres::limit_silence(&transaction, MAX_SILENCE);
+                let (limited, locked) = tokio::join!(limit, lock_session(&transaction, &claim));
+                let mut meta = locked?.meta;
+                limited?;
                 change(&mut meta);
                 meta.id = claim.held.id.clone();
                 let SessionColumns { cwd, details } = SessionColumns::from_meta(&meta)?;
@@ -338,7 +344,11 @@ impl SharedDatabase {
         let mut client = self.client().await?;
         let run = async {
             let transaction = client.transaction().await?;
-            let output = body(&transaction).await?;
+            // Both are sent at once.
+            let limit = bowline_postgres::limit_silence(&transaction, MAX_SILENCE);
+            let (limited, output) = tokio::join!(limit, body(&transaction));
+            let output = output?;
+            limited?;
             transaction.commit().await?;
             Ok(output)
         };

@@ -159,29 +159,38 @@ impl PostgresServerStore {
 
     async fn try_commit(&self, mutations: Vec<Mutation>) -> Result<Vec<SessionId>, StoreError> {
         let failed = |error: tokio_postgres::Error| self.unavailable(&error);
-        let server = self.server_id();
         let client = self.writes.get().await;
         let mut client = client.map_err(|error| self.connector.no_connection(&error))?;
         let transaction = client.transaction().await.map_err(failed)?;
+        // Once this server has lost its lease, nothing may keep the next one from its sessions. Both are sent at once.
+        let limit = bowline_postgres::limit_silence(&transaction, self.options.lease);
+        let (limited, written) = tokio::join!(limit, self.write_mutations(&transaction, mutations));
+        let lost = written.and_then(|lost| limited.map(|()| lost)).map_err(failed)?;
+        transaction.commit().await.map_err(failed)?;
+        Ok(lost)
+    }
+
+    /// Writes what is to be committed together, and returns the sessions that this server has lost.
+    async fn write_mutations(
+        &self,
+        transaction: &Transaction<'_>,
+        mutations: Vec<Mutation>,
+    ) -> Result<Vec<SessionId>, tokio_postgres::Error> {
+        let server = self.server_id();
         let mut lost = Vec::new();
         let mut changed = Vec::new();
         let mut runs = EventRuns::default();
         for mutation in mutations {
             if !runs.can_take(&mutation) {
-                std::mem::take(&mut runs)
-                    .append(&transaction, &mut lost, &mut changed)
-                    .await
-                    .map_err(failed)?;
+                std::mem::take(&mut runs).append(transaction, &mut lost, &mut changed).await?;
             }
             match mutation {
                 Mutation::Append { session, .. } if lost.contains(&session) => {}
                 Mutation::Append { session, generation, events } => runs.add(session, generation, &events),
-                other => {
-                    apply(&transaction, &server, other, &mut lost, &mut changed).await.map_err(failed)?
-                }
+                other => apply(transaction, &server, other, &mut lost, &mut changed).await?,
             }
         }
-        runs.append(&transaction, &mut lost, &mut changed).await.map_err(failed)?;
+        runs.append(transaction, &mut lost, &mut changed).await?;
         if !changed.is_empty() {
             changed.sort_unstable();
             changed.dedup();
@@ -189,9 +198,8 @@ impl PostgresServerStore {
             let payload = if payload.len() > MAX_PAYLOAD_BYTES { "" } else { &payload };
             let sql = "SELECT pg_notify($1, $2)";
             let parameters: &[Parameter<'_>] = &[(&EVENTS_CHANNEL, Type::TEXT), (&payload, Type::TEXT)];
-            transaction.execute_typed(sql, parameters).await.map_err(failed)?;
+            transaction.execute_typed(sql, parameters).await?;
         }
-        transaction.commit().await.map_err(failed)?;
         Ok(lost)
     }
 

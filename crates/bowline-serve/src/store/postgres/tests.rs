@@ -2,6 +2,7 @@
 
 use serde_json::json;
 use test_support::postgres::TestPostgres;
+use test_support::wait::wait_until_async;
 
 use super::*;
 use crate::event::{EventKind, Recipient};
@@ -197,6 +198,38 @@ async fn messages_reach_the_server_that_has_the_session_even_a_later_one() {
         0,
         "for a deleted session, and a client of a server that is gone"
     );
+}
+
+/// Amid a commit, a server has locked its sessions.
+#[tokio::test]
+async fn a_server_that_is_suspended_amid_a_commit_does_not_keep_its_sessions() {
+    let Some(postgres) = TestPostgres::start() else { return };
+    let database = postgres.create_database();
+    let url = postgres.url(&database).parse().unwrap();
+    let options = PostgresOptions { name: "a".to_owned(), lease: Duration::from_secs(2), heartbeat: LONG };
+    let a = PostgresServerStore::open_for_server(&url, options).await.unwrap();
+    let b = open(&postgres, &database, "b").await;
+    a.commit(vec![create("s"), append("s", 1, 1)]).await.unwrap();
+    // What appends events waits for a lock that the test has.
+    let trigger = "CREATE FUNCTION pause() RETURNS trigger LANGUAGE plpgsql
+                     AS $$ BEGIN PERFORM pg_advisory_xact_lock(1); RETURN NULL; END $$;
+                   CREATE TRIGGER pause AFTER INSERT ON events FOR EACH STATEMENT EXECUTE FUNCTION pause()";
+    postgres.run(&database, trigger);
+    let test = b.client().await.unwrap();
+    test.batch_execute("SELECT pg_advisory_lock(1)").await.unwrap();
+    let mut commit = a.commit(vec![append("s", 1, 2)]);
+    let waiting = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted";
+    tokio::select! {
+        outcome = &mut commit => panic!("{outcome:?}"),
+        () = wait_until_async("the append", || postgres.run(&database, waiting) == "1") => {}
+    }
+    // The commit is not polled from here on, as if its server were suspended.
+    test.batch_execute("SELECT pg_advisory_unlock(1)").await.unwrap();
+    end_lease(&postgres, &database, &a);
+    assert_eq!(acquire(&b, "s").await, "generation 2 after 1");
+    commit.await.unwrap_err();
+    assert_eq!(a.commit(vec![append("s", 1, 2)]).await.unwrap(), ["s".into()], "it has lost the session");
+    assert_eq!(b.events_after(&"s".into(), 0, 1 << 20).await.unwrap().len(), 1);
 }
 
 #[tokio::test]
