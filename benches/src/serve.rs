@@ -93,7 +93,7 @@ async fn measure(
         OwnServer::start_on(&options.bowline, home, workspace, &listen, agent, store)
     };
     let own = start(&options.agent)?;
-    let theirs = options.sdk.as_ref().map(|sdk| PeerServer::start(sdk, None)).transpose()?;
+    let theirs = options.sdk.as_ref().map(|sdk| PeerServer::start(sdk)).transpose()?;
     let ours = |scheme: &str| Endpoint::new(scheme, own.address(), Some(own.token()));
     // What the server starts.
     let proxy = [

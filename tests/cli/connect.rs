@@ -202,7 +202,7 @@ fn a_prompt_runs_on_a_server_with_the_files_of_this_machine() {
     if !is_available(SdkPeer::TypeScript.name(), &agent) {
         return;
     }
-    let server = PeerServer::start(&agent, None).unwrap();
+    let server = PeerServer::start(&agent).unwrap();
     for scheme in ["http", "ws"] {
         let scene = CliFixture::new();
         scene.write_file("a.txt", "one\n");

@@ -67,7 +67,7 @@ fn check_in_full(check: impl FnOnce()) {
 /// Checks our client with an agent of this name on a server, which `bowline connect` reaches.
 fn check_with_server(peer: &WebPeer, name: &'static str, scheme: &str) {
     if is_available(peer.name, &peer.agent) {
-        let server = PeerServer::start(&peer.agent, None).unwrap();
+        let server = PeerServer::start(&peer.agent).unwrap();
         let bowline = build_program("bowline", &["build", "--quiet", "--package", "bowline-cli"]);
         let url = format!("{scheme}://{}", server.address());
         let command = vec![bowline.display().to_string(), "connect".to_owned(), url];

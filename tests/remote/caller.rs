@@ -15,6 +15,8 @@ use tokio::process::Command;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
+use crate::servers::Balancer;
+
 /// The token that the client sends.
 pub(crate) const TOKEN: &str = "secret-token";
 
@@ -43,7 +45,22 @@ impl Caller {
 
     /// Starts `bowline connect`.
     pub(crate) fn start_program(bowline: &Path, url: &str, token: &str) -> Self {
+        Self::start_command(Command::new(bowline), url, token)
+    }
+
+    /// Starts `bowline connect` with a certificate authority that it trusts.
+    pub(crate) fn start_program_with_authority(
+        bowline: &Path,
+        url: &str,
+        token: &str,
+        authority: &Path,
+    ) -> Self {
         let mut command = Command::new(bowline);
+        command.env("SSL_CERT_FILE", authority);
+        Self::start_command(command, url, token)
+    }
+
+    fn start_command(mut command: Command, url: &str, token: &str) -> Self {
         command.args(["connect", url]).env("BOWLINE_TOKEN", token).kill_on_drop(true);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
         let mut program = command.spawn().unwrap();
@@ -179,6 +196,14 @@ impl OpenSession {
         let server = ScriptedHttpServer::start().await.unwrap();
         let caller = Caller::start(&format!("http://{}", server.address()));
         Self::open_with(server, caller, result).await
+    }
+
+    /// Opens a session on a server behind a load balancer, so that another server can take its place.
+    pub(crate) async fn open_balanced(result: &Value) -> (Self, Balancer) {
+        let server = ScriptedHttpServer::start().await.unwrap();
+        let network = Balancer::start(&server.address().to_string()).await;
+        let caller = Caller::start(&format!("http://{}", network.address()));
+        (Self::open_with(server, caller, result).await, network)
     }
 
     pub(crate) async fn open_with(

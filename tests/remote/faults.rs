@@ -5,12 +5,13 @@ use std::time::Duration;
 use bowline_remote::MAX_MESSAGE_BYTES;
 use expect_test::expect;
 use serde_json::json;
-use test_support::scripted_http::ScriptedHttpServer;
+use test_support::scripted_http::{EventSender, ScriptedHttpServer};
 
 use crate::caller::{
     Caller, OpenSession, TOKEN, accept_post, answer_initialize, bowline_result, open_stream, other_result,
     prompt, stream_headers, update,
 };
+use crate::servers::Balancer;
 
 #[tokio::test]
 async fn requests_carry_ids_token_and_cookies_and_the_end_deletes_the_connection() {
@@ -157,13 +158,11 @@ async fn a_request_without_an_answer_is_posted_again_only_to_a_server_that_recog
 
 #[tokio::test]
 async fn a_restarted_bowline_server_takes_over() {
-    let mut open = OpenSession::open(&bowline_result()).await;
+    let (mut open, network) = OpenSession::open_balanced(&bowline_result()).await;
     open.prompt(2).await;
     open.session.send(Some(5), &update(5)).await.unwrap();
     assert_eq!(open.caller.next().await, update(5));
-    let address = open.server.stop().await;
-    drop((open.connection, open.session));
-    let mut server = ScriptedHttpServer::start_at(address).await.unwrap();
+    let mut server = replace_server(open.server, [open.connection, open.session], &network).await;
     let initialize = answer_streams_as_unknown(&mut server, "c2", &bowline_result()).await;
     assert_eq!(initialize["params"], json!({"protocolVersion": 1, "_meta": {"bowline": {"resumes": "c1"}}}));
     let mut streams = Vec::new();
@@ -183,6 +182,20 @@ async fn a_restarted_bowline_server_takes_over() {
     open.caller.send(prompt(3)).await;
     let post = server.next_post().await.unwrap();
     assert_eq!([post.header("acp-connection-id"), post.header("acp-session-id")], ["c2", "s"]);
+}
+
+/// Ends a server with its streams, and starts another in its place.
+async fn replace_server(
+    server: ScriptedHttpServer,
+    streams: [EventSender; 2],
+    network: &Balancer,
+) -> ScriptedHttpServer {
+    server.stop().await;
+    drop(streams);
+    let next = ScriptedHttpServer::start().await.unwrap();
+    // What the first one has answered still arrives.
+    network.redirect_to(&next.address().to_string());
+    next
 }
 
 /// Answers streams of the first connection with 404 until the client initializes again; answers that, and returns it.
@@ -219,11 +232,9 @@ async fn next_known_get(
 
 #[tokio::test]
 async fn after_the_restart_of_another_server_sessions_are_loaded_without_their_replay() {
-    let mut open = OpenSession::open(&other_result()).await;
+    let (mut open, network) = OpenSession::open_balanced(&other_result()).await;
     open.prompt(2).await;
-    let address = open.server.stop().await;
-    drop((open.connection, open.session));
-    let mut server = ScriptedHttpServer::start_at(address).await.unwrap();
+    let mut server = replace_server(open.server, [open.connection, open.session], &network).await;
     answer_streams_as_unknown(&mut server, "c2", &other_result()).await;
     let error = open.caller.next_error().await;
     assert!(error.ends_with("the agent may or may not have done this; check, and try again"), "{error}");
@@ -247,10 +258,8 @@ async fn after_the_restart_of_another_server_sessions_are_loaded_without_their_r
 #[tokio::test]
 async fn a_stream_that_is_refused_until_its_session_is_loaded_is_opened_then() {
     for status in [403, 404] {
-        let mut open = OpenSession::open(&other_result()).await;
-        let address = open.server.stop().await;
-        drop((open.connection, open.session));
-        let mut server = ScriptedHttpServer::start_at(address).await.unwrap();
+        let (mut open, network) = OpenSession::open_balanced(&other_result()).await;
+        let mut server = replace_server(open.server, [open.connection, open.session], &network).await;
         answer_streams_as_unknown(&mut server, "c2", &other_result()).await;
         let mut connection = next_known_get(&mut server, "c2").await.send_events().await.unwrap();
         let refused = next_known_get(&mut server, "c2").await;

@@ -7,10 +7,16 @@
 )]
 
 mod caller;
-#[allow(dead_code, reason = "the server's own tests use the rest")]
 #[path = "../../crates/bowline-serve/tests/serve/checker.rs"]
 mod checker;
+#[allow(dead_code, reason = "the server's own tests use the rest")]
+#[path = "../../crates/bowline-serve/tests/serve/client.rs"]
+mod client;
 mod faults;
+#[allow(dead_code, reason = "the server's own tests use the rest")]
+#[path = "../../crates/bowline-serve/tests/serve/follower.rs"]
+mod follower;
+mod histories;
 mod own_server;
 mod peer_differences;
 #[allow(dead_code, reason = "the end-to-end tests use the rest")]
@@ -18,4 +24,5 @@ mod peer_differences;
 mod programs;
 mod qwen;
 mod servers;
+mod tls;
 mod typescript;

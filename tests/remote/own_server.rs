@@ -41,10 +41,10 @@ async fn a_turn_that_a_killed_server_interrupts_is_answered_and_the_session_goes
     std::fs::create_dir(&home).unwrap();
     std::fs::create_dir(&project).unwrap();
     let bowline = build_program("bowline", &["build", "--quiet", "--package", "bowline-cli"]);
-    let start = |listen: &str| OwnServer::start(&bowline, &home, &project, listen, &[]).unwrap();
-    let server = start("127.0.0.1:0");
-    let address = server.address().to_owned();
-    let mut caller = Caller::start_with_token(&format!("http://{address}"), server.token());
+    let start = || OwnServer::start(&bowline, &home, &project, "127.0.0.1:0", &[]).unwrap();
+    let server = start();
+    let network = Balancer::start(server.address()).await;
+    let mut caller = Caller::start_with_token(&format!("http://{}", network.address()), server.token());
     let is_answer = |id: u64| move |message: &Value| message["method"].is_null() && message["id"] == id;
     caller.send(request(0, "initialize", json!({ "protocolVersion": 1 }))).await;
     until(&mut caller, is_answer(0)).await;
@@ -56,7 +56,8 @@ async fn a_turn_that_a_killed_server_interrupts_is_answered_and_the_session_goes
     until(&mut caller, is_question).await;
     // As `kill -9`, while the user is asked.
     drop(server);
-    let server = start(&address);
+    let server = start();
+    network.switch_to(server.address());
     let (shown, _) = until(&mut caller, is_answer(2)).await;
     expect![[r#"
         the server stopped during this request; what the agent did until then is in the session

@@ -17,16 +17,16 @@ use crate::checker::check_history;
 use crate::programs::build_program;
 
 /// Servers with one database and one project, each with a state directory of its own.
-struct Cluster {
+pub(crate) struct Cluster {
     servers: std::cell::Cell<usize>,
-    postgres: TestPostgres,
-    database: String,
+    pub(crate) postgres: TestPostgres,
+    pub(crate) database: String,
     place: tempfile::TempDir,
     bowline: PathBuf,
 }
 
 impl Cluster {
-    fn start() -> Option<Self> {
+    pub(crate) fn start() -> Option<Self> {
         let postgres = TestPostgres::start()?;
         let database = postgres.create_database();
         let place = tempfile::tempdir().unwrap();
@@ -35,11 +35,11 @@ impl Cluster {
         Some(Self { servers: std::cell::Cell::new(0), postgres, database, place, bowline })
     }
 
-    fn project(&self) -> PathBuf {
+    pub(crate) fn project(&self) -> PathBuf {
         self.place.path().join("project")
     }
 
-    fn server(&self) -> OwnServer {
+    pub(crate) fn server(&self) -> OwnServer {
         let (home, store) = (self.new_home(), self.postgres.url(&self.database));
         OwnServer::start_shared(&self.bowline, &home, &self.project(), &store).unwrap()
     }
@@ -61,7 +61,7 @@ impl Cluster {
         home(number)
     }
 
-    fn query(&self, sql: &str) -> String {
+    pub(crate) fn query(&self, sql: &str) -> String {
         self.postgres.run(&self.database, sql)
     }
 }
@@ -96,6 +96,11 @@ impl Balancer {
     /// Returns the address for clients.
     pub(crate) fn address(&self) -> &str {
         &self.address
+    }
+
+    /// Forwards new connections to a server. Open ones go on.
+    pub(crate) fn redirect_to(&self, target: &str) {
+        target.clone_into(&mut self.target.lock().unwrap().0);
     }
 
     /// Cuts all connections, and forwards new ones to a server.

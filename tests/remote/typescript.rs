@@ -5,6 +5,7 @@ use test_support::peer_server::PeerServer;
 use xtask::peers::{SdkPeer, is_available};
 
 use crate::caller::Caller;
+use crate::servers::Balancer;
 
 async fn request(caller: &mut Caller, id: u64, method: &str, params: Value) -> Value {
     caller.send(json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params})).await;
@@ -22,9 +23,9 @@ async fn check_restart(scheme: &str) {
     if !is_available(SdkPeer::TypeScript.name(), &agent) {
         return;
     }
-    let server = PeerServer::start(&agent, None).unwrap();
-    let port = server.port().to_owned();
-    let mut caller = Caller::start(&format!("{scheme}://127.0.0.1:{port}"));
+    let server = PeerServer::start(&agent).unwrap();
+    let network = Balancer::start(server.address()).await;
+    let mut caller = Caller::start(&format!("{scheme}://{}", network.address()));
     let initialized = request(&mut caller, 0, "initialize", json!({"protocolVersion": 1})).await;
     assert_eq!(initialized["result"]["agentInfo"]["name"], "peer-typescript");
     let new_session = json!({"cwd": "/", "mcpServers": []});
@@ -33,7 +34,8 @@ async fn check_restart(scheme: &str) {
     let waiting = prompt(&mut caller, 2, session, r#"{"do":"wait"}"#).await;
     assert_eq!(waiting["params"]["update"]["content"]["text"], "waiting");
     drop(server);
-    let _server = PeerServer::start(&agent, Some(&port)).unwrap();
+    let server = PeerServer::start(&agent).unwrap();
+    network.switch_to(server.address());
     let error = caller.next_error().await;
     assert!(error.starts_with("2 ") && error.ends_with("check, and try again"), "{error}");
     let opened = request(&mut caller, 3, "session/new", new_session).await;

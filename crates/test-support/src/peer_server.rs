@@ -13,16 +13,15 @@ pub struct PeerServer {
 }
 
 impl PeerServer {
-    /// Starts the agent of a peer as a server, on a port or on a free one.
+    /// Starts the agent of a peer as a server, on a free port.
     ///
     /// # Errors
     /// Fails if it does not start.
-    pub fn start(agent: &[String], port: Option<&str>) -> Result<Self> {
+    pub fn start(agent: &[String]) -> Result<Self> {
         let (program, arguments) = agent.split_first().context("the agent's command is missing")?;
         let mut process = Command::new(program)
             .args(arguments)
             .arg("--listen")
-            .args(port)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()?;
@@ -36,12 +35,6 @@ impl PeerServer {
     #[must_use]
     pub fn address(&self) -> &str {
         &self.address
-    }
-
-    /// Returns its port.
-    #[must_use]
-    pub fn port(&self) -> &str {
-        self.address.rsplit(':').next().unwrap_or_default()
     }
 }
 

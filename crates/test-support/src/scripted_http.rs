@@ -53,15 +53,7 @@ impl ScriptedHttpServer {
     /// # Errors
     /// Fails if no port is available.
     pub async fn start() -> Result<Self> {
-        Self::start_at(([127, 0, 0, 1], 0).into()).await
-    }
-
-    /// Starts a server at an address, such as that of an earlier one.
-    ///
-    /// # Errors
-    /// Fails if the address is in use.
-    pub async fn start_at(address: SocketAddr) -> Result<Self> {
-        let listener = TcpListener::bind(address).await?;
+        let listener = TcpListener::bind("127.0.0.1:0").await?;
         let address = listener.local_addr()?;
         let (posts, post_queue) = mpsc::channel(MAX_WAITING);
         let (gets, get_queue) = mpsc::channel(MAX_WAITING);
