@@ -15,13 +15,15 @@ static IS_STATE_UPDATE: LazyLock<memmem::Finder<'_>> = LazyLock::new(|| memmem::
 /// The most requests of one agent that wait for answers.
 const MAX_AGENT_REQUESTS: usize = 4096;
 
-/// Handles a line of an agent. Lines that are no messages are skipped: some agents print to stdout.
-pub(super) fn route_agent_line(hub: &Hub, worker: WorkerId, line: &Bytes) {
+/// Handles a line of an agent, and returns whether it was a request. Lines that are no messages are skipped: some agents
+/// print to stdout.
+pub(super) fn route_agent_line(hub: &Hub, worker: WorkerId, line: &Bytes) -> bool {
     let line = &message::clean_line(line);
     let head = MessageHead::parse(line);
     // Most lines are notifications.
     if let Ok(head @ MessageHead { id: None, .. }) = &head {
-        return route_notification(hub, worker, head, line);
+        route_notification(hub, worker, head, line);
+        return false;
     }
     match peek(line) {
         PeekedMessage::Response { id, .. } => {
@@ -37,14 +39,16 @@ pub(super) fn route_agent_line(hub: &Hub, worker: WorkerId, line: &Bytes) {
             }
         }
         PeekedMessage::Request { id, method } => {
-            let Some(parsed) = parse_id(id) else { return };
+            let Some(parsed) = parse_id(id) else { return false };
             let session = head.ok().and_then(|head| head.session_id);
             route_request(hub, worker, (&parsed, id), &method, session.as_deref(), line);
+            return true;
         }
         PeekedMessage::Notification { .. } | PeekedMessage::Other => {
             tracing::debug!(worker, "an agent printed a line that is no message");
         }
     }
+    false
 }
 
 fn route_notification(hub: &Hub, worker: WorkerId, head: &MessageHead<'_>, line: &Bytes) {

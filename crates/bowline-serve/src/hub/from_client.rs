@@ -541,10 +541,10 @@ impl Hub {
         if !is_asked || !found.principal.may_use(&open.principal) {
             return Ok(());
         }
-        let principal = found.principal.name.clone();
-        let message = match request.is_question {
-            true => &message::note_answerer(message, (principal != open.principal).then_some(&principal)),
-            false => message,
+        let answerer = request.is_question.then(|| found.principal.name.clone());
+        let message = match &answerer {
+            Some(name) => &message::note_answerer(message, (*name != open.principal).then_some(name)),
+            None => message,
         };
         let PeekedMessage::Response { id: raw, .. } = peek(message) else { return Ok(()) };
         let Some(request) = state.agent_requests.remove(&**id) else { return Ok(()) };
@@ -553,7 +553,7 @@ impl Hub {
             worker.agent_requests.remove(&request.id);
             worker.input.push_always(answer);
         }
-        if request.is_question {
+        if let Some(principal) = answerer {
             tracing::info!(session = %request.session, principal, method = request.method, "a question was answered");
             let recorded = message::record_of_answer(message, &request.method);
             let sender = Recipient::Agent(connection.clone());
@@ -671,9 +671,9 @@ fn read_head(message: &[u8]) -> Result<MessageHead<'_>, ReceiveError> {
     };
     // The id is replaced where it was found at a glance.
     let is_same = match peek(message) {
-        PeekedMessage::Request { id, .. } => head.is_request() && parse_id(id) == head.id,
+        PeekedMessage::Request { id, .. } => head.is_request() && is_same_id(id, head.id.as_ref()),
         PeekedMessage::Notification { .. } => head.id.is_none(),
-        PeekedMessage::Response { id, .. } => head.is_response() && parse_id(id) == head.id,
+        PeekedMessage::Response { id, .. } => head.is_response() && is_same_id(id, head.id.as_ref()),
         PeekedMessage::Other => false,
     };
     if !is_same {
@@ -688,6 +688,15 @@ fn read_head(message: &[u8]) -> Result<MessageHead<'_>, ReceiveError> {
         return invalid(format!("an id has at most {MAX_ID_BYTES} bytes"));
     }
     Ok(head)
+}
+
+/// Returns whether a raw id is this one.
+fn is_same_id(raw: &[u8], id: Option<&RequestId>) -> bool {
+    match (raw, id) {
+        // Without escapes: each makes the raw text longer.
+        ([b'"', text @ .., b'"'], Some(RequestId::Str(id))) if text == id.as_bytes() => true,
+        _ => parse_id(raw).as_ref() == id,
+    }
 }
 
 /// Returns the error for a session that does not exist, or that the client must not know of.

@@ -17,6 +17,9 @@ const MAX_CAPABILITIES_BYTES: usize = 64 << 10;
 
 /// How long an agent may take to end after its input is closed.
 const END_TIMEOUT: Duration = Duration::from_secs(5);
+/// How many requests of an agent are taken before clients are sent them. An agent that reads many files makes many at
+/// once: clients can work on the first while the server handles the rest.
+const REQUEST_GROUP: usize = 32;
 /// How long an agent may take to exit after it has closed its output.
 const EXIT_TIMEOUT: Duration = Duration::from_secs(1);
 
@@ -257,7 +260,7 @@ impl Hub {
         tokio::pin!(write);
         let mut reader = LineReader::new(reader);
         let served = async {
-            loop {
+            'served: loop {
                 let lines = tokio::select! {
                     lines = reader.next() => lines,
                     end = &mut write => break end,
@@ -265,8 +268,16 @@ impl Hub {
                 if lines.is_empty() {
                     break InputEnd::Closed;
                 }
+                let mut requests = 0;
                 for line in lines {
-                    from_agent::route_agent_line(&self, id, &line);
+                    requests += usize::from(from_agent::route_agent_line(&self, id, &line));
+                    if requests == REQUEST_GROUP {
+                        requests = 0;
+                        tokio::select! {
+                            () = tokio::task::yield_now() => {}
+                            end = &mut write => break 'served end,
+                        }
+                    }
                 }
                 // The agent's input is written meanwhile: it may read before it goes on.
                 tokio::select! {
