@@ -263,12 +263,13 @@ impl<A: Agent> AgentDispatcher<A> {
         self.client.set_info(request.client_info.clone());
         let agent = Arc::clone(&self.agent);
         let (_, cx) = RequestContext::from_request(incoming, self.client.clone());
-        Ok(respond_with(async move {
+        let handler = async move {
             let negotiated = version::negotiate(request.protocol_version);
             let mut response = agent.initialize(request, cx).await?;
             response.protocol_version = negotiated;
             Ok(response)
-        }))
+        };
+        Ok(respond_with(handler, InitializeRequest::response_to_body))
     }
 
     fn prompt(&mut self, incoming: IncomingRequest<'_>) -> Result<ServiceResponse, UncheckedParamsError> {
@@ -324,7 +325,7 @@ impl<A: Agent> AgentDispatcher<A> {
             ListSessionsRequest::METHOD => handle!(self, incoming, ListSessionsRequest, list_sessions),
             ForkSessionRequest::METHOD => handle!(self, incoming, ForkSessionRequest, fork_session),
             CloseSessionRequest::METHOD => {
-                if let Ok(request) = incoming.params.parse::<CloseSessionRequest>()? {
+                if let Ok(request) = incoming.params.parse_with(CloseSessionRequest::from_json)? {
                     self.cancel_turns(&request.session_id);
                 }
                 handle!(self, incoming, CloseSessionRequest, close_session)
@@ -357,16 +358,20 @@ impl<A: Agent> AgentDispatcher<A> {
     ) -> Result<Option<BoxFuture<'static, ()>>, UncheckedParamsError> {
         let (agent, client) = (Arc::clone(&self.agent), self.client.clone());
         if method == AGENT_METHOD_NAMES.session_cancel {
-            let Ok(cancel) = params.parse::<CancelNotification>()? else { return Ok(None) };
+            let Ok(cancel) = params.parse_with(CancelNotification::from_json)? else { return Ok(None) };
             self.cancel_turns(&cancel.session_id);
             return Ok(Some(Box::pin(async move { agent.cancel(cancel, client).await })));
         }
         if method == AGENT_METHOD_NAMES.mcp_message {
-            let Ok(notification) = params.parse::<MessageMcpNotification>()? else { return Ok(None) };
+            let Ok(notification) = params.parse_with(MessageMcpNotification::from_json)? else {
+                return Ok(None);
+            };
             return Ok(Some(Box::pin(async move { agent.mcp_notification(notification, client).await })));
         }
         if method == FilesChangedNotification::METHOD {
-            let Ok(notification) = params.parse::<FilesChangedNotification>()? else { return Ok(None) };
+            let Ok(notification) = params.parse_with(FilesChangedNotification::from_json)? else {
+                return Ok(None);
+            };
             return Ok(Some(Box::pin(async move { agent.files_changed(notification, client).await })));
         }
         if is_extension(method) {
@@ -408,7 +413,7 @@ impl<A: Agent> Service for AgentDispatcher<A> {
 /// with a supported one.
 fn parse_initialize(params: RawParams<'_>) -> Result<InitializeRequest, RpcError> {
     let invalid = |error: &serde_json::Error| RpcError::invalid_params(InitializeRequest::METHOD, error);
-    methods::decode(params.text()).or_else(|error| {
+    InitializeRequest::from_json(params.text()).or_else(|error| {
         let mut value: serde_json::Value = methods::decode(params.text()).map_err(|_| invalid(&error))?;
         match value.get_mut("protocolVersion") {
             Some(version)

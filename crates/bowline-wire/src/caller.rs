@@ -17,7 +17,7 @@ use serde_json::value::RawValue;
 use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::message::body::JsonBody;
-use crate::message::methods::{self, RpcNotification, RpcRequest};
+use crate::message::methods::{RpcNotification, RpcRequest};
 use crate::peer::SendRequestError;
 
 /// Why a call failed.
@@ -293,8 +293,7 @@ impl Caller {
     pub async fn call<R: RpcRequest>(&self, request: &R) -> Result<R::Response, CallError> {
         let order =
             if R::AFTER_NOTIFICATIONS { ResponseOrder::AfterNotifications } else { ResponseOrder::Immediate };
-        self.call_with(Cow::Borrowed(R::METHOD), order, || JsonBody::from_value(request), methods::decode)
-            .await
+        self.call_with(Cow::Borrowed(R::METHOD), order, || request.to_body(), R::response_from_json).await
     }
 
     /// Sends a request and waits for its answer. When `abandoned` completes first, the request is cancelled, but an
@@ -311,7 +310,7 @@ impl Caller {
         let order =
             if R::AFTER_NOTIFICATIONS { ResponseOrder::AfterNotifications } else { ResponseOrder::Immediate };
         let (id, mut receiver) = self
-            .send_request(Cow::Borrowed(R::METHOD), order, || JsonBody::from_value(request), methods::decode)
+            .send_request(Cow::Borrowed(R::METHOD), order, || request.to_body(), R::response_from_json)
             .await?;
         let mut guard = CancelOnDrop { id, control: Some(&self.inner.control) };
         let answer = tokio::select! {
@@ -352,7 +351,7 @@ impl Caller {
     /// Fails when the connection is closed, or with [`CallError::WouldDeadlock`].
     pub async fn notify<N: RpcNotification>(&self, notification: &N) -> Result<(), CallError> {
         let permit = self.reserve().await?;
-        let params = JsonBody::from_value(notification).map_err(CallError::InvalidParams)?;
+        let params = notification.to_body().map_err(CallError::InvalidParams)?;
         permit.send(OutgoingMessage::Notification { method: Cow::Borrowed(N::METHOD), params });
         Ok(())
     }

@@ -24,7 +24,7 @@ use bowline_protocol::rpc_error::RpcError;
 use serde_json::value::RawValue;
 
 use crate::agent::handle::AgentHandle;
-use crate::message::methods::RpcRequest;
+use crate::message::methods::{self, RpcNotification, RpcRequest};
 use crate::peer::RpcViolation;
 use crate::service::context::RequestContext;
 use crate::service::dispatch::{
@@ -300,7 +300,7 @@ impl<C: Client> ClientDispatcher<C> {
     fn dispatch_update(&self, params: RawParams<'_>) -> Result<BoxFuture<'static, ()>, UncheckedParamsError> {
         let (client, agent) = (Arc::clone(&self.client), self.agent.clone());
         // An update is large; on the heap it is not copied on its way to the handler.
-        Ok(match params.parse::<Box<SessionNotification>>()? {
+        Ok(match params.parse_with(methods::decode_update)? {
             Ok(notification) => Box::pin(async move { client.session_update(*notification, agent).await }),
             Err(_) => {
                 let update = parse_unknown_update(params);
@@ -396,7 +396,9 @@ impl<C: Client> ClientDispatcher<C> {
         }
         let (client, agent) = (Arc::clone(&self.client), self.agent.clone());
         if method == CLIENT_METHOD_NAMES.elicitation_complete {
-            let Ok(notification) = params.parse()? else { return Ok(None) };
+            let Ok(notification) = params.parse_with(CompleteElicitationNotification::from_json)? else {
+                return Ok(None);
+            };
             return Ok(Some(Box::pin(async move { client.complete_elicitation(notification, agent).await })));
         }
         if is_extension(method) {

@@ -14,12 +14,10 @@ use std::task::{Context, Poll};
 
 use agent_client_protocol_schema::v1::{Error, RequestId};
 use bowline_protocol::rpc_error::RpcError;
-use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 use tokio::sync::Notify;
 
 use crate::message::body::JsonBody;
-use crate::message::methods;
 use crate::peer::RpcViolation;
 
 /// A service's response to a request.
@@ -101,12 +99,15 @@ impl<'a> RawParams<'a> {
         }
     }
 
-    /// Parses the params. Errors are only reported for checked params.
+    /// Parses the params with a function. Its errors are only reported for checked params.
     ///
     /// # Errors
     /// Fails if unchecked params could not be parsed.
-    pub fn parse<T: DeserializeOwned>(self) -> Result<Result<T, serde_json::Error>, UncheckedParamsError> {
-        match methods::decode(self.text()) {
+    pub fn parse_with<T>(
+        self,
+        parse: impl FnOnce(&str) -> Result<T, serde_json::Error>,
+    ) -> Result<Result<T, serde_json::Error>, UncheckedParamsError> {
+        match parse(self.text()) {
             Err(_) if matches!(self, RawParams::Unchecked(_)) => Err(UncheckedParamsError),
             read => Ok(read),
         }

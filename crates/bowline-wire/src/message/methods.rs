@@ -24,7 +24,12 @@ use bowline_protocol::file_extension::{
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+use crate::message::body::JsonBody;
+
 /// The params of a request, with its method and response type.
+///
+/// The messages below write out the methods that parse and serialise, so that their code is compiled here, once, and not
+/// again in each crate that uses them.
 pub trait RpcRequest: Serialize + DeserializeOwned + Send + Sync + 'static {
     /// The name on the wire.
     const METHOD: &'static str;
@@ -34,12 +39,60 @@ pub trait RpcRequest: Serialize + DeserializeOwned + Send + Sync + 'static {
     const HAS_ERROR_KIND: bool = false;
     /// The type of the answer.
     type Response: Serialize + DeserializeOwned + Send + 'static;
+
+    /// Parses the params.
+    ///
+    /// # Errors
+    /// Fails if they are invalid.
+    fn from_json(params: &str) -> Result<Self, serde_json::Error> {
+        decode(params)
+    }
+
+    /// Serialises the params.
+    ///
+    /// # Errors
+    /// Fails as [`JsonBody::from_value`] does.
+    fn to_body(&self) -> Result<JsonBody, serde_json::Error> {
+        JsonBody::from_value(self)
+    }
+
+    /// Parses an answer.
+    ///
+    /// # Errors
+    /// Fails if it is invalid.
+    fn response_from_json(result: &str) -> Result<Self::Response, serde_json::Error> {
+        decode(result)
+    }
+
+    /// Serialises an answer.
+    ///
+    /// # Errors
+    /// Fails as [`JsonBody::from_value`] does.
+    fn response_to_body(response: &Self::Response) -> Result<JsonBody, serde_json::Error> {
+        JsonBody::from_value(response)
+    }
 }
 
 /// The params of a notification, with its method.
 pub trait RpcNotification: Serialize + DeserializeOwned + Send + Sync + 'static {
     /// The name on the wire.
     const METHOD: &'static str;
+
+    /// Parses the params.
+    ///
+    /// # Errors
+    /// Fails if they are invalid.
+    fn from_json(params: &str) -> Result<Self, serde_json::Error> {
+        decode(params)
+    }
+
+    /// Serialises the params.
+    ///
+    /// # Errors
+    /// Fails as [`JsonBody::from_value`] does.
+    fn to_body(&self) -> Result<JsonBody, serde_json::Error> {
+        JsonBody::from_value(self)
+    }
 }
 
 /// The older request to switch models, which agents and clients in use still send. The schema dropped it in favour of
@@ -60,12 +113,34 @@ pub struct SetSessionModelResponse {}
 /// The name of the older method to switch models.
 pub const SESSION_SET_MODEL: &str = "session/set_model";
 
+macro_rules! params_methods {
+    () => {
+        fn from_json(params: &str) -> Result<Self, serde_json::Error> {
+            decode(params)
+        }
+
+        fn to_body(&self) -> Result<JsonBody, serde_json::Error> {
+            JsonBody::from_value(self)
+        }
+    };
+}
+
 macro_rules! requests {
     ($($request:ident => $response:ident, $method:expr $(, $flag:ident)*;)*) => {
         $(impl RpcRequest for $request {
             const METHOD: &'static str = $method;
             $(const $flag: bool = true;)*
             type Response = $response;
+
+            params_methods!();
+
+            fn response_from_json(result: &str) -> Result<$response, serde_json::Error> {
+                decode(result)
+            }
+
+            fn response_to_body(response: &$response) -> Result<JsonBody, serde_json::Error> {
+                JsonBody::from_value(response)
+            }
         })*
     };
 }
@@ -110,6 +185,8 @@ macro_rules! notifications {
     ($($notification:ident, $method:expr;)*) => {
         $(impl RpcNotification for $notification {
             const METHOD: &'static str = $method;
+
+            params_methods!();
         })*
     };
 }
@@ -128,4 +205,9 @@ pub(crate) fn decode<T: DeserializeOwned>(text: &str) -> Result<T, serde_json::E
         "null" => serde_json::from_str("null").or_else(|_| serde_json::from_str("{}")),
         text => serde_json::from_str(text),
     }
+}
+
+/// Parses the params of an update: it is large, and is parsed where it stays.
+pub(crate) fn decode_update(params: &str) -> Result<Box<SessionNotification>, serde_json::Error> {
+    decode(params)
 }

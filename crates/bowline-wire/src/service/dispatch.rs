@@ -6,7 +6,6 @@ use std::sync::Arc;
 use agent_client_protocol_schema::v1::{Error, ExtResponse};
 use bowline_protocol::file_extension::FileError;
 use bowline_protocol::rpc_error::RpcError;
-use serde::Serialize;
 use serde_json::value::RawValue;
 
 use crate::message::body::JsonBody;
@@ -22,8 +21,8 @@ where
     R: RpcRequest,
     F: Future<Output = Result<R::Response, Error>> + Send + 'static,
 {
-    Ok(match params.parse::<R>()? {
-        Ok(request) => respond_with(handle(request)),
+    Ok(match params.parse_with(R::from_json)? {
+        Ok(request) => respond_with(handle(request), R::response_to_body),
         Err(error) => {
             let failure = RpcError::invalid_params(R::METHOD, &error);
             let error = if R::HAS_ERROR_KIND { FileError::from(failure).into() } else { failure.into() };
@@ -32,15 +31,17 @@ where
     })
 }
 
-/// Answers with what a handler returns.
-pub(crate) fn respond_with<T, F>(handler: F) -> ServiceResponse
+/// Answers with what a handler returns, serialised by a function.
+pub(crate) fn respond_with<T, F>(
+    handler: F,
+    serialise: fn(&T) -> Result<JsonBody, serde_json::Error>,
+) -> ServiceResponse
 where
-    T: Serialize,
+    T: Send + 'static,
     F: Future<Output = Result<T, Error>> + Send + 'static,
 {
     ServiceResponse::Deferred(Box::pin(async move {
-        JsonBody::from_value(&handler.await?)
-            .map_err(|error| RpcError::Internal { reason: error.to_string() }.into())
+        serialise(&handler.await?).map_err(|error| RpcError::Internal { reason: error.to_string() }.into())
     }))
 }
 
