@@ -1,10 +1,10 @@
 //! One task that carries messages between a caller and a server: it performs what [`Client`] decides.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::hash::{BuildHasher as _, RandomState};
 use std::time::Duration;
 
-use bytes::{Buf as _, Bytes};
+use bytes::BytesMut;
 use futures_util::future::{BoxFuture, OptionFuture};
 use futures_util::stream::{AbortHandle, BoxStream, SelectAll, abortable};
 use futures_util::{StreamExt as _, stream};
@@ -121,7 +121,7 @@ where
         let mut ended = None;
         while let Some(action) = client.next_action() {
             match action {
-                Action::Deliver(line) => outbox.push(line),
+                Action::Deliver(line) => outbox.push(&line),
                 Action::Post(message) => post = Some(transport.post(message)),
                 Action::OpenStream { key, connection, last_event_id } => {
                     let events = transport.open_stream(&key, &connection, last_event_id.as_deref());
@@ -144,7 +144,7 @@ where
             break ended;
         }
         let timer = client.next_timer().map(|at| tokio::time::sleep_until(started + at));
-        let has_room = outbox.size < OUTPUT_HIGH_WATER;
+        let has_room = outbox.bytes.len() < OUTPUT_HIGH_WATER;
         tokio::select! {
             written = outbox.write(&mut output), if !outbox.is_empty() => if let Err(error) = written {
                 caller_error = Some(error);
@@ -206,22 +206,21 @@ fn bearer(token: &str) -> Result<HeaderValue, RemoteError> {
     Ok(value)
 }
 
-/// Lines that wait to be written to the caller.
+/// Lines that wait to be written to the caller, in as few writes as possible.
 #[derive(Debug, Default)]
 struct Outbox {
-    lines: VecDeque<Bytes>,
-    // Invariant: the size of all lines.
-    size: usize,
+    bytes: BytesMut,
 }
 
 impl Outbox {
-    fn push(&mut self, line: Bytes) {
-        self.size += line.len() + 1;
-        self.lines.extend([line, Bytes::from_static(b"\n")]);
+    fn push(&mut self, line: &[u8]) {
+        self.bytes.reserve(line.len() + 1);
+        self.bytes.extend_from_slice(line);
+        self.bytes.extend_from_slice(b"\n");
     }
 
     fn is_empty(&self) -> bool {
-        self.lines.is_empty()
+        self.bytes.is_empty()
     }
 
     /// Writes everything, and ends the output.
@@ -234,20 +233,12 @@ impl Outbox {
 
     /// Writes a part. Nothing is lost if this is dropped before it returns.
     async fn write(&mut self, output: &mut (impl AsyncWrite + Unpin)) -> std::io::Result<()> {
-        if let Some(line) = self.lines.front_mut() {
-            if !line.is_empty() {
-                let written = output.write(line).await?;
-                if written == 0 {
-                    return Err(std::io::ErrorKind::WriteZero.into());
-                }
-                line.advance(written);
-                self.size -= written;
-            }
-            if line.is_empty() {
-                self.lines.pop_front();
-            }
+        if !self.is_empty() && output.write_buf(&mut self.bytes).await? == 0 {
+            return Err(std::io::ErrorKind::WriteZero.into());
         }
-        if self.lines.is_empty() {
+        if self.is_empty() {
+            // The memory of a long message is not kept.
+            self.bytes = BytesMut::new();
             output.flush().await?;
         }
         Ok(())
