@@ -27,7 +27,7 @@ const ALLOWED: &[(&str, &str)] = &[
         "text protocol policy history conversation tools wire storage postgres access workspace mcp",
     ),
     ("bowline-proxy", "text protocol policy history wire access workspace mcp"),
-    ("bowline-serve", "text protocol wire storage postgres"),
+    ("bowline-serve", "text protocol storage postgres"),
     ("bowline-client", "text protocol policy history wire remote storage access workspace host"),
     ("bowline-web", "text protocol policy history storage access workspace client serve"),
     ("bowline-tui", "text protocol policy history conversation wire storage workspace host agent client"),

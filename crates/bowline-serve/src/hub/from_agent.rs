@@ -3,9 +3,9 @@
 use std::sync::LazyLock;
 
 use super::*;
+use bowline_protocol::message_id::replace_id;
 use bowline_protocol::remote::MessageHead;
 use bowline_storage::clock::now;
-use bowline_wire::message::peek::{PeekedMessage, parse_id, peek, replace_id};
 use memchr::memmem;
 
 /// The updates that change what a client is told when it opens the session, or its title.
@@ -19,33 +19,28 @@ const MAX_AGENT_REQUESTS: usize = 4096;
 /// print to stdout.
 pub(super) fn route_agent_line(hub: &Hub, worker: WorkerId, line: &Bytes) -> bool {
     let line = &message::clean_line(line);
-    let head = MessageHead::parse(line);
-    // Most lines are notifications.
-    if let Ok(head @ MessageHead { id: None, .. }) = &head {
-        route_notification(hub, worker, head, line);
+    let Ok(head) = MessageHead::parse(line) else {
+        tracing::debug!(worker, "an agent printed a line that is no message");
         return false;
-    }
-    match peek(line) {
-        PeekedMessage::Response { id, .. } => {
-            let mut state = hub.lock();
-            let number = parse_id(id).and_then(|id| match id {
-                RequestId::Number(number) => u64::try_from(number).ok(),
-                _ => None,
-            });
-            let open = number.and_then(|number| state.workers.get_mut(&worker)?.open.remove(&number));
-            if let Some(open) = open {
-                route_response(hub, &mut state, worker, open, line, id);
-                hub.progress.notify_waiters();
-            }
-        }
-        PeekedMessage::Request { id, method } => {
-            let Some(parsed) = parse_id(id) else { return false };
-            let session = head.ok().and_then(|head| head.session_id);
-            route_request(hub, worker, (&parsed, id), &method, session.as_deref(), line);
+    };
+    match (&head.id, &head.method) {
+        // Most lines are notifications.
+        (None, _) => route_notification(hub, worker, &head, line),
+        (Some(id), Some(method)) => {
+            route_request(hub, worker, id, method, &head, line);
             return true;
         }
-        PeekedMessage::Notification { .. } | PeekedMessage::Other => {
-            tracing::debug!(worker, "an agent printed a line that is no message");
+        (Some(id), None) => {
+            let mut state = hub.lock();
+            let number = match id {
+                RequestId::Number(number) => u64::try_from(*number).ok(),
+                _ => None,
+            };
+            let open = number.and_then(|number| state.workers.get_mut(&worker)?.open.remove(&number));
+            if let Some(open) = open {
+                route_response(hub, &mut state, worker, open, &head, line);
+                hub.progress.notify_waiters();
+            }
         }
     }
     false
@@ -119,13 +114,12 @@ fn withdraw_by_agent(hub: &Hub, state: &mut HubState, worker: WorkerId, line: &[
     }
 }
 
-/// Handles a request, whose id is given as it was read and as it was found.
 fn route_request(
     hub: &Hub,
     worker: WorkerId,
-    (id, raw): (&RequestId, &[u8]),
+    id: &RequestId,
     method: &str,
-    session: Option<&str>,
+    head: &MessageHead<'_>,
     line: &Bytes,
 ) {
     let mut state = hub.lock();
@@ -135,7 +129,7 @@ fn route_request(
             worker.input.push(message::error(id, code, why));
         }
     };
-    let Some(session) = session else {
+    let Some(session) = head.session_id.as_deref() else {
         return refuse(state, message::METHOD_NOT_FOUND, "requests to a remote client need a session");
     };
     let session: SessionId = session.into();
@@ -144,7 +138,7 @@ fn route_request(
     if !agent.sessions.contains(&session) {
         return refuse(state, message::INVALID_PARAMS, "this session is not open");
     }
-    if raw.len() > MAX_ID_BYTES {
+    if head.raw_id.len() > MAX_ID_BYTES {
         return refuse(state, message::INVALID_PARAMS, &format!("an id has at most {MAX_ID_BYTES} bytes"));
     }
     if agent.agent_requests.contains_key(id) {
@@ -156,7 +150,7 @@ fn route_request(
     agent.agent_requests.insert(id.clone(), name.clone());
     let is_question = matches!(method, "session/request_permission" | "elicitation/create");
     let timeout = if is_question { hub.options.question_timeout } else { hub.options.client_timeout };
-    let body: Bytes = replace_id(line, raw, &format!("\"{name}\"")).into();
+    let body: Bytes = replace_id(line, head.raw_id, &format!("\"{name}\"")).into();
     let mut request = AgentRequest {
         worker,
         id: id.clone(),
@@ -191,8 +185,8 @@ fn route_response(
     state: &mut HubState,
     worker: WorkerId,
     open: OpenRequest,
+    head: &MessageHead<'_>,
     line: &Bytes,
-    raw: &[u8],
 ) {
     match open {
         OpenRequest::Own { sender, opens } => {
@@ -211,11 +205,10 @@ fn route_response(
             sender.send(outcome).ok();
         }
         OpenRequest::Client { connection, id, method, session, params } => {
-            let response: Bytes = replace_id(line, raw, &message::id_text(&id)).into();
+            let response: Bytes = replace_id(line, head.raw_id, &message::id_text(&id)).into();
             if let (Some(session), "session/prompt") = (&session, &*method) {
-                let has_failed = matches!(peek(line), PeekedMessage::Response { is_error: true, .. });
                 let message: Value = serde_json::from_slice(line).unwrap_or_default();
-                let outcome = if has_failed {
+                let outcome = if head.is_error {
                     Err(message["error"]["message"].as_str().unwrap_or("no reason was given"))
                 } else {
                     Ok(message["result"]["stopReason"].as_str())
@@ -231,7 +224,7 @@ fn route_response(
             let mut message: Value = serde_json::from_slice(line).unwrap_or_default();
             let created = message["result"]["sessionId"].as_str().map(SessionId::from);
             let Some(session) = created else {
-                let response: Bytes = replace_id(line, raw, &message::id_text(&id)).into();
+                let response: Bytes = replace_id(line, head.raw_id, &message::id_text(&id)).into();
                 return hub.respond(state, &connection, None, &id, response);
             };
             if let Some(worker) = state.workers.get(&worker) {

@@ -1,8 +1,8 @@
 //! Messages from clients.
 
 use super::*;
+use bowline_protocol::message_id::replace_id;
 use bowline_protocol::remote::{MessageHead, MessageHeadError};
-use bowline_wire::message::peek::{PeekedMessage, parse_id, peek, replace_id};
 use futures_util::future::BoxFuture;
 
 /// The most messages that wait for a session to be opened.
@@ -50,7 +50,7 @@ impl Hub {
             if !state.is_asked(id) {
                 state.check_rate(&principal, self.options.max_rate)?;
             }
-            return self.take_answer(&mut state, connection, id, &message);
+            return self.take_answer(&mut state, connection, id, head.raw_id, &message);
         };
         state.check_rate(&principal, self.options.max_rate)?;
         let found = state.connections.get_mut(connection).ok_or(ReceiveError::UnknownConnection)?;
@@ -186,18 +186,12 @@ impl Hub {
         session: &SessionId,
         message: &Bytes,
     ) {
-        let (id, method) = match peek(message) {
-            PeekedMessage::Request { method, .. } => {
-                let Ok(MessageHead { id: Some(id), .. }) = MessageHead::parse(message) else { return };
-                (Some(id), method.into_owned())
-            }
-            PeekedMessage::Notification { method } => (None, method.into_owned()),
-            PeekedMessage::Response { .. } | PeekedMessage::Other => return,
-        };
+        let Ok(head @ MessageHead { method: Some(method), .. }) = &MessageHead::parse(message) else { return };
+        let id = head.id.clone();
         let Some(open) = state.sessions.get(session) else { return };
         let Stage::Open(worker) = open.stage else { return };
         let Some(found) = state.connections.get(connection) else { return };
-        let is_allowed = if OBSERVER_METHODS.contains(&&*method) {
+        let is_allowed = if OBSERVER_METHODS.contains(&&**method) {
             found.principal.may_see(&open.principal)
         } else {
             found.principal.may_use(&open.principal)
@@ -209,7 +203,7 @@ impl Hub {
             }
             return;
         }
-        match (&*method, id) {
+        match (&**method, id) {
             (remote::AWAIT_METHOD, Some(id)) => self.answer_lost_request(state, connection, session, &id),
             ("session/load", Some(id)) => {
                 let response = message::result(&id, &setup_for_client(&open.setup));
@@ -241,7 +235,7 @@ impl Hub {
             }
             (_, id) => {
                 self.ensure_attached(state, connection, session, self.log.last_seq(session));
-                self.forward(state, connection, session, worker, id, &method, message);
+                self.forward(state, connection, session, worker, head, message);
             }
         }
     }
@@ -372,10 +366,10 @@ impl Hub {
         connection: &ConnectionId,
         session: &SessionId,
         worker: WorkerId,
-        id: Option<RequestId>,
-        method: &str,
+        head: &MessageHead<'_>,
         message: &Bytes,
     ) {
+        let (id, method) = (head.id.clone(), head.method.as_deref().unwrap_or_default());
         let HubState { workers, sessions, connections, .. } = state;
         let (Some(agent), Some(open)) = (workers.get_mut(&worker), sessions.get_mut(session)) else {
             if let Some(id) = id {
@@ -400,7 +394,6 @@ impl Hub {
             // It came on an earlier connection, and the client did not learn that it had arrived.
             return;
         }
-        let PeekedMessage::Request { id: raw, .. } = peek(message) else { return };
         if open.pending.requests.len() >= MAX_SESSION_REQUESTS {
             let why =
                 format!("{MAX_SESSION_REQUESTS} requests about this session wait for the agent already");
@@ -420,7 +413,7 @@ impl Hub {
             session: Some(session.clone()),
             params: kept,
         });
-        if !agent.input.push(replace_id(message, raw, &number.to_string()).into()) {
+        if !agent.input.push(replace_id(message, head.raw_id, &number.to_string()).into()) {
             agent.open.remove(&number);
             let error = message::error(&id, message::OVERLOADED, "the agent does not read its input");
             return self.respond(state, connection, Some(session), &id, error);
@@ -445,7 +438,9 @@ impl Hub {
 
     /// Forwards a message that concerns no session to the agent of the client's connection.
     async fn forward_for_connection(self: Arc<Self>, connection: ConnectionId, message: Bytes) {
-        let Ok(MessageHead { id, method: Some(method), .. }) = MessageHead::parse(&message) else { return };
+        let Ok(MessageHead { id, raw_id, method: Some(method), .. }) = MessageHead::parse(&message) else {
+            return;
+        };
         let worker = open::worker_of(&self, &connection, None).await;
         let mut state = self.lock();
         let worker = match worker {
@@ -463,7 +458,6 @@ impl Hub {
             agent.input.push(message.clone());
             return;
         };
-        let PeekedMessage::Request { id: raw, .. } = peek(&message) else { return };
         if agent.open.len() >= MAX_AGENT_OPEN_REQUESTS {
             let error =
                 message::error(&id, message::OVERLOADED, "too many requests wait for the agent already");
@@ -476,7 +470,7 @@ impl Hub {
             session: None,
             params: None,
         });
-        if !agent.input.push(replace_id(&message, raw, &number.to_string()).into()) {
+        if !agent.input.push(replace_id(&message, raw_id, &number.to_string()).into()) {
             agent.open.remove(&number);
             let error = message::error(&id, message::OVERLOADED, "the agent does not read its input");
             self.respond(&mut state, &connection, None, &id, error);
@@ -526,6 +520,7 @@ impl Hub {
         state: &mut HubState,
         connection: &ConnectionId,
         id: &RequestId,
+        raw_id: &[u8],
         message: &Bytes,
     ) -> Result<(), ReceiveError> {
         let RequestId::Str(id) = id else { return Ok(()) };
@@ -542,20 +537,20 @@ impl Hub {
             return Ok(());
         }
         let answerer = request.is_question.then(|| found.principal.name.clone());
-        let message = match &answerer {
-            Some(name) => &message::note_answerer(message, (*name != open.principal).then_some(name)),
-            None => message,
-        };
-        let PeekedMessage::Response { id: raw, .. } = peek(message) else { return Ok(()) };
+        let other = answerer.clone().filter(|name| *name != open.principal);
         let Some(request) = state.agent_requests.remove(&**id) else { return Ok(()) };
-        let answer: Bytes = replace_id(message, raw, &message::id_text(&request.id)).into();
+        let mut answer: Bytes = replace_id(message, raw_id, &message::id_text(&request.id)).into();
+        if request.is_question {
+            answer = message::note_answerer(&answer, other.as_ref());
+        }
         if let Some(worker) = state.workers.get_mut(&request.worker) {
             worker.agent_requests.remove(&request.id);
             worker.input.push_always(answer);
         }
         if let Some(principal) = answerer {
             tracing::info!(session = %request.session, principal, method = request.method, "a question was answered");
-            let recorded = message::record_of_answer(message, &request.method);
+            let noted = message::note_answerer(message, other.as_ref());
+            let recorded = message::record_of_answer(&noted, &request.method);
             let sender = Recipient::Agent(connection.clone());
             self.log.append(&request.session, EventKind::Answer, sender, recorded);
             self.withdraw(state, id, &request, Some(connection));
@@ -669,16 +664,6 @@ fn read_head(message: &[u8]) -> Result<MessageHead<'_>, ReceiveError> {
         Err(MessageHeadError::Batch) => return Err(ReceiveError::Batch),
         Err(error @ MessageHeadError::Malformed) => return invalid(error.to_string()),
     };
-    // The id is replaced where it was found at a glance.
-    let is_same = match peek(message) {
-        PeekedMessage::Request { id, .. } => head.is_request() && is_same_id(id, head.id.as_ref()),
-        PeekedMessage::Notification { .. } => head.id.is_none(),
-        PeekedMessage::Response { id, .. } => head.is_response() && is_same_id(id, head.id.as_ref()),
-        PeekedMessage::Other => false,
-    };
-    if !is_same {
-        return invalid(MessageHeadError::Malformed.to_string());
-    }
     let request_id = match &head.id {
         Some(RequestId::Str(id)) => id.len(),
         _ => 0,
@@ -688,15 +673,6 @@ fn read_head(message: &[u8]) -> Result<MessageHead<'_>, ReceiveError> {
         return invalid(format!("an id has at most {MAX_ID_BYTES} bytes"));
     }
     Ok(head)
-}
-
-/// Returns whether a raw id is this one.
-fn is_same_id(raw: &[u8], id: Option<&RequestId>) -> bool {
-    match (raw, id) {
-        // Without escapes: each makes the raw text longer.
-        ([b'"', text @ .., b'"'], Some(RequestId::Str(id))) if text == id.as_bytes() => true,
-        _ => parse_id(raw).as_ref() == id,
-    }
 }
 
 /// Returns the error for a session that does not exist, or that the client must not know of.

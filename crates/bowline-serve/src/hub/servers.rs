@@ -230,7 +230,7 @@ fn receive_from_server(hub: &Arc<Hub>, message: ServerMessage, receipt: InboxRec
     ensure_remote_connection(hub, &mut state, server, &connection, connections, principal);
     match (head.method.as_deref(), head.id.clone()) {
         // What comes from another server is not sent on.
-        (None, Some(id)) => drop(hub.take_answer(&mut state, &connection, &id, &message)),
+        (None, Some(id)) => drop(hub.take_answer(&mut state, &connection, &id, head.raw_id, &message)),
         (Some("$/cancel_request"), None) => {
             drop(hub.cancel_request(&mut state, &connection, &message));
         }

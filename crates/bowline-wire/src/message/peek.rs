@@ -5,7 +5,7 @@
 
 use std::borrow::Cow;
 
-use agent_client_protocol_schema::v1::RequestId;
+pub use bowline_protocol::message_id::{parse_id, replace_id};
 
 use crate::message::salvage::JsonCursor;
 
@@ -40,36 +40,6 @@ pub enum PeekedMessage<'a> {
 pub fn peek(line: &[u8]) -> PeekedMessage<'_> {
     let mut text = JsonCursor::new(line.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(line));
     peek_object(&mut text).unwrap_or(PeekedMessage::Other)
-}
-
-/// Parses a raw id; returns `None` if it is neither a string nor a 64-bit integer.
-#[must_use]
-pub fn parse_id(raw: &[u8]) -> Option<RequestId> {
-    if let [first, rest @ ..] = raw
-        && first.is_ascii_digit()
-        && rest.len() < 18
-        && rest.iter().all(u8::is_ascii_digit)
-        && (*first != b'0' || rest.is_empty())
-    {
-        let number = raw.iter().fold(0, |number, digit| number * 10 + i64::from(digit - b'0'));
-        return Some(RequestId::Number(number));
-    }
-    if raw.starts_with(b"\"") {
-        // The type itself tries to read a number first, and composes an error about that.
-        return serde_json::from_slice(raw).map(RequestId::Str).ok();
-    }
-    match serde_json::from_slice(raw).ok()? {
-        RequestId::Null => None,
-        id => Some(id),
-    }
-}
-
-/// Returns the line with another id in place of the one that [`peek`] found.
-#[must_use]
-pub fn replace_id(line: &[u8], found: &[u8], id: &str) -> Vec<u8> {
-    let start = (found.as_ptr() as usize).saturating_sub(line.as_ptr() as usize).min(line.len());
-    let end = (start + found.len()).min(line.len());
-    [&line[..start], id.as_bytes(), &line[end..]].concat()
 }
 
 fn peek_object<'a>(text: &mut JsonCursor<'a>) -> Option<PeekedMessage<'a>> {

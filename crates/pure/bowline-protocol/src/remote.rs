@@ -11,7 +11,10 @@ use std::fmt;
 use agent_client_protocol_schema::v1::RequestId;
 use serde::de::{IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
+use serde_json::value::RawValue;
 use serde_json::{Value, json};
+
+use crate::message_id::parse_id;
 
 #[cfg(test)]
 mod tests;
@@ -43,10 +46,14 @@ const OPENING_METHODS: [&str; 4] = ["session/new", "session/load", "session/resu
 pub struct MessageHead<'a> {
     /// Its id, if it is a request or a response.
     pub id: Option<RequestId>,
+    /// The id as it stands in the message; empty if there is none.
+    pub raw_id: &'a [u8],
     /// Its method, if it is a request or a notification.
     pub method: Option<Cow<'a, str>>,
     /// The session in its params.
     pub session_id: Option<Cow<'a, str>>,
+    /// Whether it has an error.
+    pub is_error: bool,
 }
 
 /// Why the head of a message cannot be read.
@@ -69,12 +76,19 @@ impl<'a> MessageHead<'a> {
         if message.trim_ascii_start().first() == Some(&b'[') {
             return Err(MessageHeadError::Batch);
         }
-        let Members { id, method, params } =
-            serde_json::from_slice(message).map_err(|_| MessageHeadError::Malformed)?;
-        if id.is_none() && method.is_none() {
-            return Err(MessageHeadError::Malformed);
+        let malformed = MessageHeadError::Malformed;
+        let members: Members<'a> = serde_json::from_slice(message).map_err(|_| malformed)?;
+        let Members { id: raw_id, method, params, has_result, error } = members;
+        let raw_id = raw_id.map_or(&[][..], |id| id.get().as_bytes());
+        let id = match raw_id {
+            [] => None,
+            raw => Some(parse_id(raw).ok_or(malformed)?),
+        };
+        if method.is_none() && (id.is_none() || !(has_result || error.is_some())) {
+            return Err(malformed);
         }
-        Ok(Self { id, method, session_id: params.and_then(|Params(session_id)| session_id) })
+        let session_id = params.and_then(|Params(session_id)| session_id);
+        Ok(Self { id, raw_id, method, session_id, is_error: error.is_some() })
     }
 
     /// Returns whether it is a request.
@@ -96,46 +110,23 @@ impl<'a> MessageHead<'a> {
     }
 }
 
+/// Readers differ in which of two members with the same name counts: such a message is refused.
 #[derive(Deserialize)]
 struct Members<'a> {
-    #[serde(default, deserialize_with = "deserialize_id")]
-    id: Option<RequestId>,
+    #[serde(borrow)]
+    id: Option<&'a RawValue>,
     #[serde(borrow)]
     method: Option<Cow<'a, str>>,
     #[serde(borrow)]
     params: Option<Params<'a>>,
+    #[serde(rename = "result", default, deserialize_with = "is_present")]
+    has_result: bool,
+    error: Option<IgnoredAny>,
 }
 
-/// Reads an id. The type itself tries one kind after the other, and composes an error about each that does not fit.
-fn deserialize_id<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<RequestId>, D::Error> {
-    deserializer.deserialize_any(IdVisitor)
-}
-
-struct IdVisitor;
-
-impl Visitor<'_> for IdVisitor {
-    type Value = Option<RequestId>;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a text, a whole number or null")
-    }
-
-    fn visit_str<E>(self, text: &str) -> Result<Self::Value, E> {
-        Ok(Some(RequestId::Str(text.to_owned())))
-    }
-
-    fn visit_i64<E>(self, number: i64) -> Result<Self::Value, E> {
-        Ok(Some(RequestId::Number(number)))
-    }
-
-    fn visit_u64<E: serde::de::Error>(self, number: u64) -> Result<Self::Value, E> {
-        let number = i64::try_from(number);
-        number.map(|number| Some(RequestId::Number(number))).map_err(E::custom)
-    }
-
-    fn visit_unit<E>(self) -> Result<Self::Value, E> {
-        Ok(None)
-    }
+/// Skips a value. It may be `null`, too.
+fn is_present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<bool, D::Error> {
+    IgnoredAny::deserialize(deserializer).map(|_| true)
 }
 
 /// Params of any shape, of which only the session is kept.
