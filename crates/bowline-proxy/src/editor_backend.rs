@@ -8,7 +8,7 @@
 //! each request before the editor sees it, and it does the listing and searching.
 
 use std::collections::{BTreeSet, HashMap};
-use std::future::Future;
+use std::future::{Future, ready};
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -446,18 +446,15 @@ fn to_exit(status: &TerminalExitStatus) -> CommandExit {
 }
 
 impl WorkspaceBackend for EditorBackend {
-    type Files = Self;
-    type Terminals = Self;
-
     fn root(&self) -> &str {
         self.roots.cwd()
     }
 
-    fn files(&self) -> &Self {
+    fn files(&self) -> &dyn FileBackend {
         self
     }
 
-    fn terminals(&self) -> &Self {
+    fn terminals(&self) -> &dyn TerminalBackend {
         self
     }
 
@@ -465,5 +462,7 @@ impl WorkspaceBackend for EditorBackend {
         Some(&*self.resources)
     }
 
-    async fn close(&self) {}
+    fn close(&self) -> BoxFuture<'_, ()> {
+        Box::pin(ready(()))
+    }
 }
