@@ -137,7 +137,7 @@ pub(crate) async fn run(arguments: McpArguments) -> Result<ExitCode, CliError> {
     }
 }
 
-async fn serve_stdio(server: McpWorkspaceServer<HostSessionBackend>) -> Result<ExitCode, CliError> {
+async fn serve_stdio(server: McpWorkspaceServer) -> Result<ExitCode, CliError> {
     let (reader, writer) = bowline_wire::standard_streams();
     let (sender, receiver) = tokio::sync::oneshot::channel();
     let stop = async move {
@@ -152,7 +152,7 @@ async fn serve_stdio(server: McpWorkspaceServer<HostSessionBackend>) -> Result<E
 }
 
 async fn serve_http(
-    server: McpWorkspaceServer<HostSessionBackend>,
+    server: McpWorkspaceServer,
     address: &str,
     arguments: &McpArguments,
     root: &str,

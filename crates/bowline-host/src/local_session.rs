@@ -235,66 +235,85 @@ fn require_capability(offered: bool, capability: &str) -> Result<(), RpcError> {
 }
 
 impl FileBackend for LocalSession {
-    async fn read(&self, path: &str, window: LineWindow) -> Result<TextReadOutcome, RpcError> {
-        require_capability(self.inner.capabilities.read, "reading files")?;
-        let path = path.to_owned();
-        let read = self
-            .run_operation(None, |session, context| files::read_text(session, context, path, window))
-            .await?;
-        Ok(TextReadOutcome { text: read.text, source: read.source, is_whole: Some(read.is_whole) })
+    fn read<'a>(
+        &'a self,
+        path: &'a str,
+        window: LineWindow,
+    ) -> BoxFuture<'a, Result<TextReadOutcome, RpcError>> {
+        Box::pin(async move {
+            require_capability(self.inner.capabilities.read, "reading files")?;
+            let path = path.to_owned();
+            let read = self
+                .run_operation(None, |session, context| files::read_text(session, context, path, window))
+                .await?;
+            Ok(TextReadOutcome { text: read.text, source: read.source, is_whole: Some(read.is_whole) })
+        })
     }
 
-    async fn write(
-        &self,
-        path: &str,
+    fn write<'a>(
+        &'a self,
+        path: &'a str,
         content: String,
-        requester: &Requester,
-    ) -> Result<TextWriteOutcome, RpcError> {
-        require_capability(self.inner.capabilities.write, "writing files")?;
-        let (path, content) = (path.to_owned(), Arc::from(content));
-        let call = requester.call.as_deref();
-        let written = self
-            .run_operation(call, |session, context| files::write_text(session, context, path, content))
-            .await?;
-        Ok(written.into())
+        requester: &'a Requester,
+    ) -> BoxFuture<'a, Result<TextWriteOutcome, RpcError>> {
+        Box::pin(async move {
+            require_capability(self.inner.capabilities.write, "writing files")?;
+            let (path, content) = (path.to_owned(), Arc::from(content));
+            let call = requester.call.as_deref();
+            let written = self
+                .run_operation(call, |session, context| files::write_text(session, context, path, content))
+                .await?;
+            Ok(written.into())
+        })
     }
 
-    async fn list(&self, path: &str, options: ListOptions) -> Result<Listing, RpcError> {
-        require_capability(self.inner.capabilities.read, "reading files")?;
-        let path = path.to_owned();
-        self.run_operation(None, |session, context| browse::list(session, context, path, options)).await
+    fn list<'a>(&'a self, path: &'a str, options: ListOptions) -> BoxFuture<'a, Result<Listing, RpcError>> {
+        Box::pin(async move {
+            require_capability(self.inner.capabilities.read, "reading files")?;
+            let path = path.to_owned();
+            self.run_operation(None, |session, context| browse::list(session, context, path, options)).await
+        })
     }
 
-    async fn search(&self, query: SearchQuery, directory: Option<String>) -> Result<SearchResult, RpcError> {
-        require_capability(self.inner.capabilities.read, "reading files")?;
-        // A search changes nothing, so dropping its future stops it.
-        let stop = query.stop.clone().unwrap_or_default();
-        let query = SearchQuery { stop: Some(stop.clone()), ..query };
-        let _end = OnDrop(move || stop.store(true, Ordering::Relaxed));
-        self.run_operation(None, |session, context| browse::search(session, context, query, directory)).await
+    fn search(
+        &self,
+        query: SearchQuery,
+        directory: Option<String>,
+    ) -> BoxFuture<'_, Result<SearchResult, RpcError>> {
+        Box::pin(async move {
+            require_capability(self.inner.capabilities.read, "reading files")?;
+            // A search changes nothing, so dropping its future stops it.
+            let stop = query.stop.clone().unwrap_or_default();
+            let query = SearchQuery { stop: Some(stop.clone()), ..query };
+            let _end = OnDrop(move || stop.store(true, Ordering::Relaxed));
+            self.run_operation(None, |session, context| browse::search(session, context, query, directory))
+                .await
+        })
     }
 
     fn serves_file_extension(&self) -> bool {
         true
     }
 
-    async fn stat(&self, path: &str) -> Result<StatFileResponse, FileError> {
-        self.stat_file(StatFileRequest::new(self.inner.session.id.clone(), path)).await
+    fn stat<'a>(&'a self, path: &'a str) -> BoxFuture<'a, Result<StatFileResponse, FileError>> {
+        Box::pin(self.stat_file(StatFileRequest::new(self.inner.session.id.clone(), path)))
     }
 
-    async fn read_data(&self, params: ReadParams) -> Result<ReadFileResponse, FileError> {
-        self.read_file(ReadFileRequest::new(self.inner.session.id.clone(), params)).await
+    fn read_data(&self, params: ReadParams) -> BoxFuture<'_, Result<ReadFileResponse, FileError>> {
+        Box::pin(self.read_file(ReadFileRequest::new(self.inner.session.id.clone(), params)))
     }
 
-    async fn batch(
-        &self,
+    fn batch<'a>(
+        &'a self,
         operations: Vec<BatchOperation>,
-        requester: &Requester,
-    ) -> Result<Vec<BatchResult>, BatchError> {
-        let mut request = BatchFilesRequest::new(self.inner.session.id.clone());
-        request.operations = operations;
-        let changed = self.batch_files(request, requester.call.as_deref()).await;
-        changed.map(|response| response.results)
+        requester: &'a Requester,
+    ) -> BoxFuture<'a, Result<Vec<BatchResult>, BatchError>> {
+        Box::pin(async move {
+            let mut request = BatchFilesRequest::new(self.inner.session.id.clone());
+            request.operations = operations;
+            let changed = self.batch_files(request, requester.call.as_deref()).await;
+            changed.map(|response| response.results)
+        })
     }
 }
 
@@ -307,38 +326,44 @@ impl<F: Fn()> Drop for OnDrop<F> {
 }
 
 impl TerminalBackend for LocalSession {
-    async fn create(&self, request: CommandRequest) -> Result<TerminalId, RpcError> {
-        require_capability(self.inner.capabilities.terminal, "running commands")?;
-        self.run_operation(None, |session, context| async move {
-            let cancel = context.cancel.clone();
-            let id = terminals::start(session.clone(), context, request).await?;
-            if cancel.is_fired() {
-                // Its id would never reach the caller.
-                terminals::release_terminal(session, &id).await.ok();
-                return Err(RpcError::Cancelled);
-            }
-            Ok(id)
+    fn create(&self, request: CommandRequest) -> BoxFuture<'_, Result<TerminalId, RpcError>> {
+        Box::pin(async move {
+            require_capability(self.inner.capabilities.terminal, "running commands")?;
+            self.run_operation(None, |session, context| async move {
+                let cancel = context.cancel.clone();
+                let id = terminals::start(session.clone(), context, request).await?;
+                if cancel.is_fired() {
+                    // Its id would never reach the caller.
+                    terminals::release_terminal(session, &id).await.ok();
+                    return Err(RpcError::Cancelled);
+                }
+                Ok(id)
+            })
+            .await
         })
-        .await
     }
 
-    async fn output(&self, id: &TerminalId) -> Result<TerminalSnapshot, RpcError> {
-        Ok(self.inner.session.terminals.output(id).await?)
+    fn output<'a>(&'a self, id: &'a TerminalId) -> BoxFuture<'a, Result<TerminalSnapshot, RpcError>> {
+        Box::pin(async move { Ok(self.inner.session.terminals.output(id).await?) })
     }
 
-    async fn wait(&self, id: &TerminalId) -> Result<CommandExit, RpcError> {
-        Ok(self.inner.session.terminals.wait(id).await?)
+    fn wait<'a>(&'a self, id: &'a TerminalId) -> BoxFuture<'a, Result<CommandExit, RpcError>> {
+        Box::pin(async move { Ok(self.inner.session.terminals.wait(id).await?) })
     }
 
-    async fn kill(&self, id: &TerminalId) -> Result<(), RpcError> {
+    fn kill<'a>(&'a self, id: &'a TerminalId) -> BoxFuture<'a, Result<(), RpcError>> {
         let id = id.clone();
-        self.run_operation(None, |session, _| async move { terminals::kill_terminal(session, &id).await })
-            .await
+        Box::pin(async move {
+            let kill = |session, _| async move { terminals::kill_terminal(session, &id).await };
+            self.run_operation(None, kill).await
+        })
     }
 
-    async fn release(&self, id: &TerminalId) -> Result<(), RpcError> {
+    fn release<'a>(&'a self, id: &'a TerminalId) -> BoxFuture<'a, Result<(), RpcError>> {
         let id = id.clone();
-        self.run_operation(None, |session, _| async move { terminals::release_terminal(session, &id).await })
-            .await
+        Box::pin(async move {
+            let release = |session, _| async move { terminals::release_terminal(session, &id).await };
+            self.run_operation(None, release).await
+        })
     }
 }

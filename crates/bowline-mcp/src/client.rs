@@ -26,6 +26,7 @@ mod spec;
 mod sse;
 mod stdio;
 mod streamable_http;
+mod transport;
 
 pub use acp_transport::{McpNotificationRouter, McpOverAcp};
 pub use error::McpError;

@@ -11,7 +11,6 @@
 //! ACP clients. Every MCP session opens its own backend. A failure of a tool is reported to the model as the tool's
 //! result, with advice; only a malformed call is a protocol error.
 
-use std::future::Future;
 use std::sync::Arc;
 
 use bowline_access::approvals::BoxFuture;
@@ -51,19 +50,14 @@ pub use workspace_resources::{CHANGES_URI, DIAGNOSTICS_URI, WorkspaceResources, 
 
 /// The provider of a workspace, for one MCP session.
 pub trait WorkspaceBackend: Send + Sync + 'static {
-    /// Its files.
-    type Files: FileBackend;
-    /// Its terminals.
-    type Terminals: TerminalBackend;
-
     /// Returns the canonical absolute path of the directory that relative paths start from.
     fn root(&self) -> &str;
 
     /// Returns the files.
-    fn files(&self) -> &Self::Files;
+    fn files(&self) -> &dyn FileBackend;
 
     /// Returns the terminals.
-    fn terminals(&self) -> &Self::Terminals;
+    fn terminals(&self) -> &dyn TerminalBackend;
 
     /// Returns the provider of resources other than files, if there is one.
     fn resources(&self) -> Option<&dyn ResourceProvider> {
@@ -71,14 +65,15 @@ pub trait WorkspaceBackend: Send + Sync + 'static {
     }
 
     /// Closes it: everything that was started for the session ends.
-    fn close(&self) -> impl Future<Output = ()> + Send;
+    fn close(&self) -> BoxFuture<'_, ()>;
 }
 
 /// Opens a backend for a client that has identified itself.
 ///
 /// # Errors
 /// Returns why the backend cannot be opened, as text for the client.
-pub type OpenBackend<P> = Arc<dyn Fn(ClientPeer) -> BoxFuture<'static, Result<P, String>> + Send + Sync>;
+pub type OpenBackend =
+    Arc<dyn Fn(ClientPeer) -> BoxFuture<'static, Result<Box<dyn WorkspaceBackend>, String>> + Send + Sync>;
 
 /// The options of a server.
 #[derive(Clone)]
@@ -137,26 +132,21 @@ pub enum DeniedOperation<'a> {
 pub type DenialAdvisor = Arc<dyn Fn(&DeniedOperation<'_>) -> Option<String> + Send + Sync>;
 
 /// A server, ready to be served: a function that opens backends, and its options.
-pub struct McpWorkspaceServer<P> {
-    pub(crate) open_backend: OpenBackend<P>,
+#[derive(Clone)]
+pub struct McpWorkspaceServer {
+    pub(crate) open_backend: OpenBackend,
     pub(crate) options: Arc<McpServerOptions>,
 }
 
-impl<P: WorkspaceBackend> McpWorkspaceServer<P> {
+impl McpWorkspaceServer {
     /// Creates a server.
     #[must_use]
-    pub fn new(settings: McpServerOptions, open: OpenBackend<P>) -> Self {
+    pub fn new(settings: McpServerOptions, open: OpenBackend) -> Self {
         Self { open_backend: open, options: Arc::new(settings) }
     }
 }
 
-impl<P> Clone for McpWorkspaceServer<P> {
-    fn clone(&self) -> Self {
-        Self { open_backend: self.open_backend.clone(), options: self.options.clone() }
-    }
-}
-
-impl<P> std::fmt::Debug for McpWorkspaceServer<P> {
+impl std::fmt::Debug for McpWorkspaceServer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Server").field("settings", &self.options).finish_non_exhaustive()
     }

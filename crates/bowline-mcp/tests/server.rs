@@ -10,15 +10,16 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bowline_access::approvals::BoxFuture;
 use bowline_history::undo::ChangeSelection;
 use bowline_mcp::server::{
     CHANGES_URI, DIAGNOSTICS_URI, McpServerOptions, McpWorkspaceServer, OfferedTools, ResourceProvider,
     WorkspaceBackend, WorkspaceResources, file_uri, serve,
 };
 use bowline_protocol::diagnostics::{Diagnostic, DiagnosticSeverity, TextRange};
-use bowline_workspace::files::LocalFiles;
+use bowline_workspace::files::{FileBackend, LocalFiles};
 use bowline_workspace::roots::{RootSpec, Roots};
-use bowline_workspace::terminals::{self, LocalTerminals, SupervisorProgram};
+use bowline_workspace::terminals::{self, LocalTerminals, SupervisorProgram, TerminalBackend};
 use bowline_workspace::workspace::{self, Workspace};
 use expect_test::expect;
 use rmcp::ClientHandler;
@@ -41,18 +42,15 @@ struct LocalTestBackend {
 }
 
 impl WorkspaceBackend for LocalTestBackend {
-    type Files = LocalFiles;
-    type Terminals = LocalTerminals;
-
     fn root(&self) -> &str {
         &self.root
     }
 
-    fn files(&self) -> &LocalFiles {
+    fn files(&self) -> &dyn FileBackend {
         &self.files
     }
 
-    fn terminals(&self) -> &LocalTerminals {
+    fn terminals(&self) -> &dyn TerminalBackend {
         &self.terminals
     }
 
@@ -60,8 +58,10 @@ impl WorkspaceBackend for LocalTestBackend {
         Some(&self.resources)
     }
 
-    async fn close(&self) {
-        self.terminals.release_all().await;
+    fn close(&self) -> BoxFuture<'_, ()> {
+        Box::pin(async move {
+            self.terminals.release_all().await;
+        })
     }
 }
 
@@ -102,18 +102,18 @@ impl McpServerHarness {
         let workspace =
             Workspace::open(roots, &state, workspace::WorkspaceOptions::default()).unwrap().workspace;
         let shared = workspace.clone();
-        let open =
-            move |_| -> bowline_access::approvals::BoxFuture<'static, Result<LocalTestBackend, String>> {
-                let session = shared.session("s1");
-                let supervisor = SupervisorProgram::new(env!("CARGO_BIN_EXE_mcp-peer"), ["supervise"]);
-                let settings = terminals::TerminalOptions::new(supervisor);
-                let terminals = LocalTerminals::new(session.clone(), settings);
-                let files = LocalFiles::new(session);
-                let resources =
-                    WorkspaceResources::new(shared.clone(), "s1", files.clone(), broadcast::Sender::new(16));
-                let backend = LocalTestBackend { root: root_path.clone(), files, terminals, resources };
-                Box::pin(std::future::ready(Ok(backend)))
-            };
+        let open = move |_| -> BoxFuture<'static, Result<Box<dyn WorkspaceBackend>, String>> {
+            let session = shared.session("s1");
+            let supervisor = SupervisorProgram::new(env!("CARGO_BIN_EXE_mcp-peer"), ["supervise"]);
+            let settings = terminals::TerminalOptions::new(supervisor);
+            let terminals = LocalTerminals::new(session.clone(), settings);
+            let files = LocalFiles::new(session);
+            let resources =
+                WorkspaceResources::new(shared.clone(), "s1", files.clone(), broadcast::Sender::new(16));
+            let backend: Box<dyn WorkspaceBackend> =
+                Box::new(LocalTestBackend { root: root_path.clone(), files, terminals, resources });
+            Box::pin(std::future::ready(Ok(backend)))
+        };
         let settings = McpServerOptions {
             name: "bowline".to_owned(),
             version: "1".to_owned(),

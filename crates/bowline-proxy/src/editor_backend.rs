@@ -8,7 +8,7 @@
 //! each request before the editor sees it, and it does the listing and searching.
 
 use std::collections::{BTreeSet, HashMap};
-use std::future::Future;
+use std::future::{Future, ready};
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -29,6 +29,7 @@ use bowline_protocol::terminal::CommandExit;
 use bowline_text::lines::{LineWindow, slice_lines};
 use bowline_text::text;
 use bowline_wire::{CallError, ClientHandle};
+use bowline_workspace::BoxFuture;
 use bowline_workspace::disk_snapshot::{DiskSnapshot, take_disk_snapshot};
 use bowline_workspace::error::FilesError;
 use bowline_workspace::files::{FileBackend, Requester, TextReadOutcome, TextWriteOutcome};
@@ -241,163 +242,198 @@ fn ignore_unreadable<T>(result: Result<T, CallError>) -> Result<(), CallError> {
 }
 
 impl FileBackend for EditorBackend {
-    async fn read(&self, path: &str, window: LineWindow) -> Result<TextReadOutcome, RpcError> {
-        let is_whole = (window == LineWindow::default()).then_some(true);
-        if !self.editor_tools.can_read {
-            let request = ReadTextFileRequest::new(self.session_id().await?, path)
-                .line(window.line)
-                .limit(window.limit);
-            let read = self.call_engine(&request, None).await?;
-            return Ok(TextReadOutcome { text: Arc::new(read.content), source: TextSource::Disk, is_whole });
-        }
-        self.session.authorize(RelayedOperation::Read { path: path.to_owned() }, None).await?;
-        let text = self.read_text(path, window).await?;
-        {
-            let mut read = self.read_files();
-            if read.len() < MAX_READ_FILES {
-                read.insert(path.to_owned());
+    fn read<'a>(
+        &'a self,
+        path: &'a str,
+        window: LineWindow,
+    ) -> BoxFuture<'a, Result<TextReadOutcome, RpcError>> {
+        Box::pin(async move {
+            let is_whole = (window == LineWindow::default()).then_some(true);
+            if !self.editor_tools.can_read {
+                let request = ReadTextFileRequest::new(self.session_id().await?, path)
+                    .line(window.line)
+                    .limit(window.limit);
+                let read = self.call_engine(&request, None).await?;
+                return Ok(TextReadOutcome {
+                    text: Arc::new(read.content),
+                    source: TextSource::Disk,
+                    is_whole,
+                });
             }
-        }
-        let is_longer = window.limit.is_some_and(|limit| text.lines().count() as u64 > u64::from(limit));
-        // An editor that returns more lines than requested has ignored the window.
-        let text =
-            if is_longer { slice_lines(&text, window).map_err(RpcError::from)?.to_owned() } else { text };
-        Ok(TextReadOutcome { text: Arc::new(text), source: TextSource::Document, is_whole })
-    }
-
-    async fn write(&self, path: &str, content: String, _: &Requester) -> Result<TextWriteOutcome, RpcError> {
-        if self.editor_tools.can_write {
-            return write::write_file(self, path, content).await;
-        }
-        let request = WriteTextFileRequest::new(self.session_id().await?, path, content);
-        self.call_engine(&request, Some(path)).await?;
-        Ok(TextWriteOutcome::default())
-    }
-
-    async fn list(&self, path: &str, options: ListOptions) -> Result<Listing, RpcError> {
-        let path = path.to_owned();
-        if self.is_searched_by_engine() {
-            return self.session.engine().await?.list(path, options).await;
-        }
-        self.run_blocking(move |roots| {
-            let directory = roots.admit(&path, Access::Read)?;
-            Ok(list::list(roots, &directory, &options)?)
+            self.session.authorize(RelayedOperation::Read { path: path.to_owned() }, None).await?;
+            let text = self.read_text(path, window).await?;
+            {
+                let mut read = self.read_files();
+                if read.len() < MAX_READ_FILES {
+                    read.insert(path.to_owned());
+                }
+            }
+            let is_longer = window.limit.is_some_and(|limit| text.lines().count() as u64 > u64::from(limit));
+            // An editor that returns more lines than requested has ignored the window.
+            let text =
+                if is_longer { slice_lines(&text, window).map_err(RpcError::from)?.to_owned() } else { text };
+            Ok(TextReadOutcome { text: Arc::new(text), source: TextSource::Document, is_whole })
         })
-        .await
     }
 
-    async fn search(&self, query: SearchQuery, directory: Option<String>) -> Result<SearchResult, RpcError> {
-        if self.is_searched_by_engine() {
-            return self.session.engine().await?.search(query, directory).await;
-        }
-        let texts = self.read_unsaved_texts().await;
-        self.run_blocking(move |roots| {
-            let admitted = directory.map(|path| roots.admit(&path, Access::Read)).transpose()?;
-            Ok(search::search(roots, &query, admitted.as_ref(), &texts)?)
+    fn write<'a>(
+        &'a self,
+        path: &'a str,
+        content: String,
+        _: &'a Requester,
+    ) -> BoxFuture<'a, Result<TextWriteOutcome, RpcError>> {
+        Box::pin(async move {
+            if self.editor_tools.can_write {
+                return write::write_file(self, path, content).await;
+            }
+            let request = WriteTextFileRequest::new(self.session_id().await?, path, content);
+            self.call_engine(&request, Some(path)).await?;
+            Ok(TextWriteOutcome::default())
         })
-        .await
+    }
+
+    fn list<'a>(&'a self, path: &'a str, options: ListOptions) -> BoxFuture<'a, Result<Listing, RpcError>> {
+        Box::pin(async move {
+            let path = path.to_owned();
+            if self.is_searched_by_engine() {
+                return self.session.engine().await?.list(path, options).await;
+            }
+            self.run_blocking(move |roots| {
+                let directory = roots.admit(&path, Access::Read)?;
+                Ok(list::list(roots, &directory, &options)?)
+            })
+            .await
+        })
+    }
+
+    fn search(
+        &self,
+        query: SearchQuery,
+        directory: Option<String>,
+    ) -> BoxFuture<'_, Result<SearchResult, RpcError>> {
+        Box::pin(async move {
+            if self.is_searched_by_engine() {
+                return self.session.engine().await?.search(query, directory).await;
+            }
+            let texts = self.read_unsaved_texts().await;
+            self.run_blocking(move |roots| {
+                let admitted = directory.map(|path| roots.admit(&path, Access::Read)).transpose()?;
+                Ok(search::search(roots, &query, admitted.as_ref(), &texts)?)
+            })
+            .await
+        })
     }
 
     fn serves_file_extension(&self) -> bool {
         true
     }
 
-    async fn stat(&self, path: &str) -> Result<StatFileResponse, FileError> {
-        file_extension::stat(self, path).await
+    fn stat<'a>(&'a self, path: &'a str) -> BoxFuture<'a, Result<StatFileResponse, FileError>> {
+        Box::pin(file_extension::stat(self, path))
     }
 
-    async fn read_data(&self, params: ReadParams) -> Result<ReadFileResponse, FileError> {
-        file_extension::read_data(self, params).await
+    fn read_data(&self, params: ReadParams) -> BoxFuture<'_, Result<ReadFileResponse, FileError>> {
+        Box::pin(file_extension::read_data(self, params))
     }
 
-    async fn batch(
-        &self,
+    fn batch<'a>(
+        &'a self,
         operations: Vec<BatchOperation>,
-        _: &Requester,
-    ) -> Result<Vec<BatchResult>, BatchError> {
-        file_extension::batch(self, operations).await
+        _: &'a Requester,
+    ) -> BoxFuture<'a, Result<Vec<BatchResult>, BatchError>> {
+        Box::pin(file_extension::batch(self, operations))
     }
 }
 
 impl TerminalBackend for EditorBackend {
-    async fn create(&self, command: CommandRequest) -> Result<TerminalId, RpcError> {
-        let prompt = PermissionPrompt::for_command(&command);
-        let relayed = command.clone();
-        let env = command.env.into_iter().map(|(name, value)| EnvVariable::new(name, value)).collect();
-        let request = CreateTerminalRequest::new(self.session_id().await?, command.command)
-            .args(command.args)
-            .env(env)
-            .cwd(command.cwd.map(Into::into))
-            .output_byte_limit(command.output_limit);
-        if !self.editor_tools.can_run {
-            return Ok(self.call_engine(&request, None).await?.terminal_id);
-        }
-        let cancellations = self.approvals.cancellations();
-        let create = async { self.client.create_terminal(request).await.map_err(to_failure) };
-        let created = if self.session.options().enforce_policy {
-            self.session.authorize(RelayedOperation::Run(relayed), None).await?;
-            create.await?
-        } else {
-            run_with_permission(self, prompt, create).await?
-        };
-        if self.approvals.cancellations() > cancellations {
-            // The editor reports its own failure to release it; the command is abandoned in any case.
-            self.release(&created.terminal_id).await.unwrap_or_default();
-            return Err(RpcError::Cancelled);
-        }
-        self.unawaited_terminals().insert(created.terminal_id.clone(), cancellations);
-        Ok(created.terminal_id)
-    }
-
-    async fn output(&self, id: &TerminalId) -> Result<TerminalSnapshot, RpcError> {
-        let request = TerminalOutputRequest::new(self.session_id().await?, id.clone());
-        let response = match self.editor_tools.can_run {
-            true => call_with_timeout(ANSWER_TIMEOUT, self.client.terminal_output(request)).await?,
-            false => self.call_engine(&request, None).await?,
-        };
-        let exit = response.exit_status.as_ref().map(to_exit);
-        Ok(TerminalSnapshot { text: response.output, truncated: response.truncated, exit })
-    }
-
-    async fn wait(&self, id: &TerminalId) -> Result<CommandExit, RpcError> {
-        let cancellations =
-            self.unawaited_terminals().remove(id).unwrap_or_else(|| self.approvals.cancellations());
-        let request = WaitForTerminalExitRequest::new(self.session_id().await?, id.clone());
-        let waiting = async {
-            match self.editor_tools.can_run {
-                true => self.client.wait_for_terminal_exit(request).await.map_err(to_failure),
-                false => self.call_engine(&request, None).await,
+    fn create(&self, command: CommandRequest) -> BoxFuture<'_, Result<TerminalId, RpcError>> {
+        Box::pin(async move {
+            let prompt = PermissionPrompt::for_command(&command);
+            let relayed = command.clone();
+            let env = command.env.into_iter().map(|(name, value)| EnvVariable::new(name, value)).collect();
+            let request = CreateTerminalRequest::new(self.session_id().await?, command.command)
+                .args(command.args)
+                .env(env)
+                .cwd(command.cwd.map(Into::into))
+                .output_byte_limit(command.output_limit);
+            if !self.editor_tools.can_run {
+                return Ok(self.call_engine(&request, None).await?.terminal_id);
             }
-        };
-        tokio::select! {
-            biased;
-            // Not every agent tells its servers that a call was cancelled with its turn: gemini does not.
-            () = self.approvals.wait_for_cancellation(cancellations) => Err(RpcError::Cancelled),
-            waited = waiting => Ok(to_exit(&waited?.exit_status)),
-        }
+            let cancellations = self.approvals.cancellations();
+            let create = async { self.client.create_terminal(request).await.map_err(to_failure) };
+            let created = if self.session.options().enforce_policy {
+                self.session.authorize(RelayedOperation::Run(relayed), None).await?;
+                create.await?
+            } else {
+                run_with_permission(self, prompt, create).await?
+            };
+            if self.approvals.cancellations() > cancellations {
+                // The editor reports its own failure to release it; the command is abandoned in any case.
+                self.release(&created.terminal_id).await.unwrap_or_default();
+                return Err(RpcError::Cancelled);
+            }
+            self.unawaited_terminals().insert(created.terminal_id.clone(), cancellations);
+            Ok(created.terminal_id)
+        })
     }
 
-    async fn kill(&self, id: &TerminalId) -> Result<(), RpcError> {
-        let request = KillTerminalRequest::new(self.session_id().await?, id.clone());
-        if !self.editor_tools.can_run {
-            return self.call_engine(&request, None).await.map(drop);
-        }
-        call_with_timeout(ANSWER_TIMEOUT, async {
-            ignore_unreadable(self.client.kill_terminal(request).await)
+    fn output<'a>(&'a self, id: &'a TerminalId) -> BoxFuture<'a, Result<TerminalSnapshot, RpcError>> {
+        Box::pin(async move {
+            let request = TerminalOutputRequest::new(self.session_id().await?, id.clone());
+            let response = match self.editor_tools.can_run {
+                true => call_with_timeout(ANSWER_TIMEOUT, self.client.terminal_output(request)).await?,
+                false => self.call_engine(&request, None).await?,
+            };
+            let exit = response.exit_status.as_ref().map(to_exit);
+            Ok(TerminalSnapshot { text: response.output, truncated: response.truncated, exit })
         })
-        .await
     }
 
-    async fn release(&self, id: &TerminalId) -> Result<(), RpcError> {
-        self.unawaited_terminals().remove(id);
-        let request = ReleaseTerminalRequest::new(self.session_id().await?, id.clone());
-        if !self.editor_tools.can_run {
-            return self.call_engine(&request, None).await.map(drop);
-        }
-        call_with_timeout(ANSWER_TIMEOUT, async {
-            ignore_unreadable(self.client.release_terminal(request).await)
+    fn wait<'a>(&'a self, id: &'a TerminalId) -> BoxFuture<'a, Result<CommandExit, RpcError>> {
+        Box::pin(async move {
+            let cancellations =
+                self.unawaited_terminals().remove(id).unwrap_or_else(|| self.approvals.cancellations());
+            let request = WaitForTerminalExitRequest::new(self.session_id().await?, id.clone());
+            let waiting = async {
+                match self.editor_tools.can_run {
+                    true => self.client.wait_for_terminal_exit(request).await.map_err(to_failure),
+                    false => self.call_engine(&request, None).await,
+                }
+            };
+            tokio::select! {
+                biased;
+                // Not every agent tells its servers that a call was cancelled with its turn: gemini does not.
+                () = self.approvals.wait_for_cancellation(cancellations) => Err(RpcError::Cancelled),
+                waited = waiting => Ok(to_exit(&waited?.exit_status)),
+            }
         })
-        .await
+    }
+
+    fn kill<'a>(&'a self, id: &'a TerminalId) -> BoxFuture<'a, Result<(), RpcError>> {
+        Box::pin(async move {
+            let request = KillTerminalRequest::new(self.session_id().await?, id.clone());
+            if !self.editor_tools.can_run {
+                return self.call_engine(&request, None).await.map(drop);
+            }
+            call_with_timeout(ANSWER_TIMEOUT, async {
+                ignore_unreadable(self.client.kill_terminal(request).await)
+            })
+            .await
+        })
+    }
+
+    fn release<'a>(&'a self, id: &'a TerminalId) -> BoxFuture<'a, Result<(), RpcError>> {
+        Box::pin(async move {
+            self.unawaited_terminals().remove(id);
+            let request = ReleaseTerminalRequest::new(self.session_id().await?, id.clone());
+            if !self.editor_tools.can_run {
+                return self.call_engine(&request, None).await.map(drop);
+            }
+            call_with_timeout(ANSWER_TIMEOUT, async {
+                ignore_unreadable(self.client.release_terminal(request).await)
+            })
+            .await
+        })
     }
 }
 
@@ -410,18 +446,15 @@ fn to_exit(status: &TerminalExitStatus) -> CommandExit {
 }
 
 impl WorkspaceBackend for EditorBackend {
-    type Files = Self;
-    type Terminals = Self;
-
     fn root(&self) -> &str {
         self.roots.cwd()
     }
 
-    fn files(&self) -> &Self {
+    fn files(&self) -> &dyn FileBackend {
         self
     }
 
-    fn terminals(&self) -> &Self {
+    fn terminals(&self) -> &dyn TerminalBackend {
         self
     }
 
@@ -429,5 +462,7 @@ impl WorkspaceBackend for EditorBackend {
         Some(&*self.resources)
     }
 
-    async fn close(&self) {}
+    fn close(&self) -> BoxFuture<'_, ()> {
+        Box::pin(ready(()))
+    }
 }

@@ -6,12 +6,15 @@
 //! server ends with the session.
 
 use std::collections::HashMap;
+use std::future::ready;
 use std::io;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
+use bowline_access::approvals::BoxFuture;
 use bowline_mcp::server::{
-    HttpServer, HttpServerOptions, McpServerOptions, McpWorkspaceServer, OfferedTools, serve,
+    HttpServer, HttpServerOptions, McpServerOptions, McpWorkspaceServer, OfferedTools, WorkspaceBackend,
+    serve,
 };
 use bowline_policy::own_tools::PolicyStatus;
 use bowline_protocol::capabilities::ClientCapabilityGate;
@@ -220,9 +223,10 @@ impl ServerInjector {
         let (name, approvals, handshake) =
             (choose_server_name(line), backend.approvals.clone(), ServerHandshake::default());
         let permission_dedup = PermissionDedup::new(&name, settings.offered_tools, handshake.clone());
-        let open = move |_| -> bowline_access::approvals::BoxFuture<'static, Result<EditorBackend, String>> {
+        let open = move |_| -> BoxFuture<'static, Result<Box<dyn WorkspaceBackend>, String>> {
             handshake.complete();
-            Box::pin(std::future::ready(Ok(backend.clone())))
+            let backend: Box<dyn WorkspaceBackend> = Box::new(backend.clone());
+            Box::pin(ready(Ok(backend)))
         };
         let server = McpWorkspaceServer::new(settings, Arc::new(open));
         let transport = self.options.transport.unwrap_or_else(|| {
@@ -248,7 +252,7 @@ impl ServerInjector {
     fn start_server(
         &self,
         transport: McpTransport,
-        server: McpWorkspaceServer<EditorBackend>,
+        server: McpWorkspaceServer,
         id: &str,
         name: &str,
     ) -> io::Result<(TransportServer, Value)> {
@@ -362,7 +366,7 @@ impl Interceptor for ServerInjector {
 
 /// Serves the clients that connect to a socket, which is in a directory that only the user can access.
 async fn accept_connections(
-    server: McpWorkspaceServer<EditorBackend>,
+    server: McpWorkspaceServer,
     listener: UnixListener,
     mut stop: watch::Receiver<bool>,
 ) {

@@ -21,7 +21,6 @@ use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, DuplexStrea
 use tokio::sync::{OnceCell, mpsc, oneshot};
 use tokio::task::JoinHandle;
 
-use crate::editor_backend::EditorBackend;
 use crate::inject::InjectorState;
 
 /// The method, in both directions.
@@ -151,11 +150,7 @@ impl Drop for TunnelCallGuard<'_> {
 
 impl McpTunnel {
     /// Starts a server that the agent knows by `id`; its notifications go to the agent.
-    pub(crate) fn start(
-        server: McpWorkspaceServer<EditorBackend>,
-        id: String,
-        agent: Option<Caller>,
-    ) -> Self {
+    pub(crate) fn start(server: McpWorkspaceServer, id: String, agent: Option<Caller>) -> Self {
         let (tunnel_end, server_end) = tokio::io::duplex(BUFFER_SIZE);
         let (reader, writer) = tokio::io::split(server_end);
         let server_task = tokio::spawn(async move {

@@ -1,6 +1,6 @@
 //! The files of a session as an agent's tools see them, served by this machine or by a client across a connection.
 
-use std::future::Future;
+use std::future::ready;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -18,6 +18,7 @@ use bowline_text::time::Timestamp;
 use tokio::sync::Semaphore;
 use tokio::task::spawn_blocking;
 
+use crate::BoxFuture;
 use crate::error::FilesError;
 use crate::list::{ListOptions, Listing};
 use crate::search::{SearchQuery, SearchResult};
@@ -130,39 +131,33 @@ pub fn describe_file_error(error: &FileError, display: impl Fn(&str) -> String) 
 }
 
 /// A backend for the files of one session.
-///
-/// Tools are generic over the backend; where it is chosen at run time, an enum of the backends implements this trait.
 pub trait FileBackend: Send + Sync {
     /// Reads a file, or some lines of it.
     ///
     /// # Errors
     /// Returns an error if the text cannot be read.
-    fn read(
-        &self,
-        path: &str,
+    fn read<'a>(
+        &'a self,
+        path: &'a str,
         window: LineWindow,
-    ) -> impl Future<Output = Result<TextReadOutcome, RpcError>> + Send;
+    ) -> BoxFuture<'a, Result<TextReadOutcome, RpcError>>;
 
     /// Writes a file.
     ///
     /// # Errors
     /// Returns an error if nothing was written.
-    fn write(
-        &self,
-        path: &str,
+    fn write<'a>(
+        &'a self,
+        path: &'a str,
         content: String,
-        asker: &Requester,
-    ) -> impl Future<Output = Result<TextWriteOutcome, RpcError>> + Send;
+        asker: &'a Requester,
+    ) -> BoxFuture<'a, Result<TextWriteOutcome, RpcError>>;
 
     /// Lists a directory.
     ///
     /// # Errors
     /// Returns an error if the directory cannot be listed.
-    fn list(
-        &self,
-        path: &str,
-        options: ListOptions,
-    ) -> impl Future<Output = Result<Listing, RpcError>> + Send;
+    fn list<'a>(&'a self, path: &'a str, options: ListOptions) -> BoxFuture<'a, Result<Listing, RpcError>>;
 
     /// Searches all files of the session, or those below one directory.
     ///
@@ -172,7 +167,7 @@ pub trait FileBackend: Send + Sync {
         &self,
         query: SearchQuery,
         below: Option<String>,
-    ) -> impl Future<Output = Result<SearchResult, RpcError>> + Send;
+    ) -> BoxFuture<'_, Result<SearchResult, RpcError>>;
 
     /// Returns whether it serves the methods below, which are those of the file extension.
     fn serves_file_extension(&self) -> bool {
@@ -183,35 +178,28 @@ pub trait FileBackend: Send + Sync {
     ///
     /// # Errors
     /// Returns an error if the path does not exist.
-    fn stat(&self, path: &str) -> impl Future<Output = Result<StatFileResponse, FileError>> + Send {
-        let path = path.to_owned();
-        async move { Err(no_file_extension(&path)) }
+    fn stat<'a>(&'a self, path: &'a str) -> BoxFuture<'a, Result<StatFileResponse, FileError>> {
+        Box::pin(ready(Err(no_file_extension(path))))
     }
 
     /// Reads a file as text or bytes.
     ///
     /// # Errors
     /// Returns an error if the file cannot be read.
-    fn read_data(
-        &self,
-        params: ReadParams,
-    ) -> impl Future<Output = Result<ReadFileResponse, FileError>> + Send {
-        async move { Err(no_file_extension(&params.path.to_string_lossy())) }
+    fn read_data(&self, params: ReadParams) -> BoxFuture<'_, Result<ReadFileResponse, FileError>> {
+        Box::pin(ready(Err(no_file_extension(&params.path.to_string_lossy()))))
     }
 
     /// Carries out a batch. The results are in the order of the operations.
     ///
     /// # Errors
     /// Returns an error if nothing was changed.
-    fn batch(
-        &self,
-        operations: Vec<BatchOperation>,
-        _: &Requester,
-    ) -> impl Future<Output = Result<Vec<BatchResult>, BatchError>> + Send {
-        async move {
-            drop(operations);
-            Err(no_file_extension("the files").into())
-        }
+    fn batch<'a>(
+        &'a self,
+        _: Vec<BatchOperation>,
+        _: &'a Requester,
+    ) -> BoxFuture<'a, Result<Vec<BatchResult>, BatchError>> {
+        Box::pin(ready(Err(no_file_extension("the files").into())))
     }
 }
 
@@ -273,73 +261,97 @@ impl Drop for StopOnDrop {
 }
 
 impl FileBackend for LocalFiles {
-    async fn read(&self, path: &str, window: LineWindow) -> Result<TextReadOutcome, RpcError> {
-        let path = path.to_owned();
-        let read = self.run_blocking(&self.read_permits, move |session| session.read(&path, window)).await?;
-        Ok(TextReadOutcome { text: read.text, source: read.source, is_whole: Some(read.is_whole) })
+    fn read<'a>(
+        &'a self,
+        path: &'a str,
+        window: LineWindow,
+    ) -> BoxFuture<'a, Result<TextReadOutcome, RpcError>> {
+        Box::pin(async move {
+            let path = path.to_owned();
+            let read =
+                self.run_blocking(&self.read_permits, move |session| session.read(&path, window)).await?;
+            Ok(TextReadOutcome { text: read.text, source: read.source, is_whole: Some(read.is_whole) })
+        })
     }
 
-    async fn write(
-        &self,
-        path: &str,
+    fn write<'a>(
+        &'a self,
+        path: &'a str,
         content: String,
-        asker: &Requester,
-    ) -> Result<TextWriteOutcome, RpcError> {
-        let path = path.to_owned();
-        let origin = self.session.origin(asker.turn, asker.call.as_deref());
-        let written = self
-            .run_blocking(&self.write_permits, move |session| session.write(&path, &content, &origin))
-            .await?;
-        Ok(written.into())
+        asker: &'a Requester,
+    ) -> BoxFuture<'a, Result<TextWriteOutcome, RpcError>> {
+        Box::pin(async move {
+            let path = path.to_owned();
+            let origin = self.session.origin(asker.turn, asker.call.as_deref());
+            let written = self
+                .run_blocking(&self.write_permits, move |session| session.write(&path, &content, &origin))
+                .await?;
+            Ok(written.into())
+        })
     }
 
-    async fn list(&self, path: &str, options: ListOptions) -> Result<Listing, RpcError> {
-        let path = path.to_owned();
-        self.run_blocking(&self.read_permits, move |session| session.list(&path, &options)).await
+    fn list<'a>(&'a self, path: &'a str, options: ListOptions) -> BoxFuture<'a, Result<Listing, RpcError>> {
+        Box::pin(async move {
+            let path = path.to_owned();
+            self.run_blocking(&self.read_permits, move |session| session.list(&path, &options)).await
+        })
     }
 
-    async fn search(&self, query: SearchQuery, below: Option<String>) -> Result<SearchResult, RpcError> {
-        let stop = query.stop.clone().unwrap_or_default();
-        // A search changes nothing, so dropping its future stops it.
-        let _end = StopOnDrop(stop.clone());
-        let query = SearchQuery { stop: Some(stop), ..query };
-        self.run_blocking(&self.read_permits, move |session| session.search(&query, below.as_deref())).await
+    fn search(
+        &self,
+        query: SearchQuery,
+        below: Option<String>,
+    ) -> BoxFuture<'_, Result<SearchResult, RpcError>> {
+        Box::pin(async move {
+            let stop = query.stop.clone().unwrap_or_default();
+            // A search changes nothing, so dropping its future stops it.
+            let _end = StopOnDrop(stop.clone());
+            let query = SearchQuery { stop: Some(stop), ..query };
+            self.run_blocking(&self.read_permits, move |session| session.search(&query, below.as_deref()))
+                .await
+        })
     }
 
     fn serves_file_extension(&self) -> bool {
         true
     }
 
-    async fn stat(&self, path: &str) -> Result<StatFileResponse, FileError> {
-        let path = path.to_owned();
-        let stat = move |session: &WorkspaceSession| {
-            let admitted = session.admit(&path, Access::Read)?;
-            Ok(session.stat_admitted(&admitted))
-        };
-        self.run_blocking(&self.read_permits, stat).await?
+    fn stat<'a>(&'a self, path: &'a str) -> BoxFuture<'a, Result<StatFileResponse, FileError>> {
+        Box::pin(async move {
+            let path = path.to_owned();
+            let stat = move |session: &WorkspaceSession| {
+                let admitted = session.admit(&path, Access::Read)?;
+                Ok(session.stat_admitted(&admitted))
+            };
+            self.run_blocking(&self.read_permits, stat).await?
+        })
     }
 
-    async fn read_data(&self, params: ReadParams) -> Result<ReadFileResponse, FileError> {
-        let request = ReadFileRequest::new(self.session.id().to_owned(), params);
-        let operation = request.into_operation(&FileLimits::DEFAULT)?;
-        let read = move |session: &WorkspaceSession| {
-            let admitted = session.admit(operation.path.as_str(), Access::Read)?;
-            Ok(session.read_range(&admitted, &operation))
-        };
-        self.run_blocking(&self.read_permits, read).await?
+    fn read_data(&self, params: ReadParams) -> BoxFuture<'_, Result<ReadFileResponse, FileError>> {
+        Box::pin(async move {
+            let request = ReadFileRequest::new(self.session.id().to_owned(), params);
+            let operation = request.into_operation(&FileLimits::DEFAULT)?;
+            let read = move |session: &WorkspaceSession| {
+                let admitted = session.admit(operation.path.as_str(), Access::Read)?;
+                Ok(session.read_range(&admitted, &operation))
+            };
+            self.run_blocking(&self.read_permits, read).await?
+        })
     }
 
-    async fn batch(
-        &self,
+    fn batch<'a>(
+        &'a self,
         operations: Vec<BatchOperation>,
-        requester: &Requester,
-    ) -> Result<Vec<BatchResult>, BatchError> {
-        let mut request = BatchFilesRequest::new(self.session.id().to_owned());
-        request.operations = operations;
-        let operations = request.into_operations(&FileLimits::DEFAULT)?;
-        let origin = self.session.origin(requester.turn, requester.call.as_deref());
-        let apply = move |session: &WorkspaceSession| Ok(apply_operations(session, &operations, &origin));
-        self.run_blocking(&self.write_permits, apply).await?
+        requester: &'a Requester,
+    ) -> BoxFuture<'a, Result<Vec<BatchResult>, BatchError>> {
+        Box::pin(async move {
+            let mut request = BatchFilesRequest::new(self.session.id().to_owned());
+            request.operations = operations;
+            let operations = request.into_operations(&FileLimits::DEFAULT)?;
+            let origin = self.session.origin(requester.turn, requester.call.as_deref());
+            let apply = move |session: &WorkspaceSession| Ok(apply_operations(session, &operations, &origin));
+            self.run_blocking(&self.write_permits, apply).await?
+        })
     }
 }
 

@@ -33,6 +33,8 @@
 //! # }
 //! ```
 
+use std::pin::Pin;
+
 mod disk;
 pub mod disk_snapshot;
 pub mod error;
@@ -49,3 +51,6 @@ pub mod workspace;
 
 pub use bowline_history as history;
 pub use bowline_text as text;
+
+/// A boxed future, as methods of a `dyn` trait return it.
+pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;

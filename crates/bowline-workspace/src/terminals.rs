@@ -28,6 +28,7 @@ use tokio::net::unix::pipe;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::timeout;
 
+use crate::BoxFuture;
 use crate::roots::{AdmitError, Roots};
 use crate::workspace::{WorkingDirectory, WorkspaceSession};
 
@@ -205,38 +206,36 @@ pub struct TerminalSnapshot {
 }
 
 /// A backend for the terminals of one session.
-///
-/// Tools are generic over the backend; where it is chosen at run time, an enum of the backends implements this trait.
 pub trait TerminalBackend: Send + Sync {
     /// Starts a command, and returns as soon as it runs.
     ///
     /// # Errors
     /// Returns an error if it does not start.
-    fn create(&self, asked: CommandRequest) -> impl Future<Output = Result<TerminalId, RpcError>> + Send;
+    fn create(&self, asked: CommandRequest) -> BoxFuture<'_, Result<TerminalId, RpcError>>;
 
     /// Returns the output so far.
     ///
     /// # Errors
     /// Fails if the terminal does not exist.
-    fn output(&self, id: &TerminalId) -> impl Future<Output = Result<TerminalSnapshot, RpcError>> + Send;
+    fn output<'a>(&'a self, id: &'a TerminalId) -> BoxFuture<'a, Result<TerminalSnapshot, RpcError>>;
 
     /// Waits for the command to exit.
     ///
     /// # Errors
     /// Fails if the terminal does not exist.
-    fn wait(&self, id: &TerminalId) -> impl Future<Output = Result<CommandExit, RpcError>> + Send;
+    fn wait<'a>(&'a self, id: &'a TerminalId) -> BoxFuture<'a, Result<CommandExit, RpcError>>;
 
     /// Kills the command. Its output is kept.
     ///
     /// # Errors
     /// Fails if the terminal does not exist.
-    fn kill(&self, id: &TerminalId) -> impl Future<Output = Result<(), RpcError>> + Send;
+    fn kill<'a>(&'a self, id: &'a TerminalId) -> BoxFuture<'a, Result<(), RpcError>>;
 
     /// Kills the command and releases the terminal.
     ///
     /// # Errors
     /// Fails if the terminal does not exist.
-    fn release(&self, id: &TerminalId) -> impl Future<Output = Result<(), RpcError>> + Send;
+    fn release<'a>(&'a self, id: &'a TerminalId) -> BoxFuture<'a, Result<(), RpcError>>;
 }
 
 /// The terminals of this machine. Clones share them; dropping the last one ends every command.
@@ -495,25 +494,27 @@ async fn send_request<T>(
 }
 
 impl TerminalBackend for LocalTerminals {
-    async fn create(&self, asked: CommandRequest) -> Result<TerminalId, RpcError> {
-        // Examining the directory is quick, and not worth a blocking thread.
-        let prepared = self.prepare(asked)?;
-        Ok(self.start(prepared).await?)
+    fn create(&self, asked: CommandRequest) -> BoxFuture<'_, Result<TerminalId, RpcError>> {
+        Box::pin(async move {
+            // Examining the directory is quick, and not worth a blocking thread.
+            let prepared = self.prepare(asked)?;
+            Ok(self.start(prepared).await?)
+        })
     }
 
-    async fn output(&self, id: &TerminalId) -> Result<TerminalSnapshot, RpcError> {
-        Ok(Self::output(self, id).await?)
+    fn output<'a>(&'a self, id: &'a TerminalId) -> BoxFuture<'a, Result<TerminalSnapshot, RpcError>> {
+        Box::pin(async move { Ok(Self::output(self, id).await?) })
     }
 
-    async fn wait(&self, id: &TerminalId) -> Result<CommandExit, RpcError> {
-        Ok(Self::wait(self, id).await?)
+    fn wait<'a>(&'a self, id: &'a TerminalId) -> BoxFuture<'a, Result<CommandExit, RpcError>> {
+        Box::pin(async move { Ok(Self::wait(self, id).await?) })
     }
 
-    async fn kill(&self, id: &TerminalId) -> Result<(), RpcError> {
-        Ok(Self::kill(self, id).await?)
+    fn kill<'a>(&'a self, id: &'a TerminalId) -> BoxFuture<'a, Result<(), RpcError>> {
+        Box::pin(async move { Ok(Self::kill(self, id).await?) })
     }
 
-    async fn release(&self, id: &TerminalId) -> Result<(), RpcError> {
-        Ok(Self::release(self, id).await?)
+    fn release<'a>(&'a self, id: &'a TerminalId) -> BoxFuture<'a, Result<(), RpcError>> {
+        Box::pin(async move { Ok(Self::release(self, id).await?) })
     }
 }

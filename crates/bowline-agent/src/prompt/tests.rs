@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 use std::sync::{Arc, Mutex};
 
 use bowline_text::lines::{LineWindow, PastEndError, slice_lines};
+use bowline_workspace::BoxFuture;
 use bowline_workspace::files::{FileBackend, LocalFiles, Requester, TextReadOutcome, TextWriteOutcome};
 use bowline_workspace::list::{ListEntry, ListOptions, Listing};
 use bowline_workspace::roots::{RootSpec, Roots};
@@ -33,40 +34,54 @@ impl ScriptedFiles {
 }
 
 impl FileBackend for ScriptedFiles {
-    async fn read(&self, path: &str, window: LineWindow) -> Result<TextReadOutcome, RpcError> {
-        self.requests.lock().unwrap().push(path.to_owned());
-        if path.contains("denied") {
-            return Err(RpcError::Denied { reason: "the user said no".to_owned() });
-        }
-        if path.contains("huge") && window == LineWindow::default() {
-            return Err(RpcError::TooLarge { path: path.to_owned(), bytes: 1 << 40, limit: 10 << 20 });
-        }
-        let file = self.files.iter().find(|(name, _)| name == path);
-        let (_, text) = file.ok_or_else(|| RpcError::ResourceNotFound { uri: Some(path.to_owned()) })?;
-        let part = slice_lines(text, window).map_err(|PastEndError { lines }| RpcError::PastEnd { lines })?;
-        Ok(TextReadOutcome {
-            text: Arc::new(part.to_owned()),
-            source: TextSource::Disk,
-            is_whole: Some(part.len() == text.len()),
+    fn read<'a>(
+        &'a self,
+        path: &'a str,
+        window: LineWindow,
+    ) -> BoxFuture<'a, Result<TextReadOutcome, RpcError>> {
+        Box::pin(async move {
+            self.requests.lock().unwrap().push(path.to_owned());
+            if path.contains("denied") {
+                return Err(RpcError::Denied { reason: "the user said no".to_owned() });
+            }
+            if path.contains("huge") && window == LineWindow::default() {
+                return Err(RpcError::TooLarge { path: path.to_owned(), bytes: 1 << 40, limit: 10 << 20 });
+            }
+            let file = self.files.iter().find(|(name, _)| name == path);
+            let (_, text) = file.ok_or_else(|| RpcError::ResourceNotFound { uri: Some(path.to_owned()) })?;
+            let part =
+                slice_lines(text, window).map_err(|PastEndError { lines }| RpcError::PastEnd { lines })?;
+            Ok(TextReadOutcome {
+                text: Arc::new(part.to_owned()),
+                source: TextSource::Disk,
+                is_whole: Some(part.len() == text.len()),
+            })
         })
     }
 
-    async fn write(&self, _: &str, _: String, _: &Requester) -> Result<TextWriteOutcome, RpcError> {
+    fn write<'a>(
+        &'a self,
+        _: &'a str,
+        _: String,
+        _: &'a Requester,
+    ) -> BoxFuture<'a, Result<TextWriteOutcome, RpcError>> {
         panic!("a prompt writes nothing")
     }
 
-    async fn list(&self, path: &str, _: ListOptions) -> Result<Listing, RpcError> {
-        let relative = |name: &str| Some(name.strip_prefix(path)?.strip_prefix('/')?.to_owned());
-        let entry = |path| ListEntry { path, kind: EntryKind::File, size: 0, mtime_ns: 0 };
-        let entries: Vec<ListEntry> =
-            self.files.iter().filter_map(|(name, _)| relative(name)).map(entry).collect();
-        if entries.is_empty() {
-            return Err(RpcError::ResourceNotFound { uri: Some(path.to_owned()) });
-        }
-        Ok(Listing { entries, truncated: true, ..Listing::default() })
+    fn list<'a>(&'a self, path: &'a str, _: ListOptions) -> BoxFuture<'a, Result<Listing, RpcError>> {
+        Box::pin(async move {
+            let relative = |name: &str| Some(name.strip_prefix(path)?.strip_prefix('/')?.to_owned());
+            let entry = |path| ListEntry { path, kind: EntryKind::File, size: 0, mtime_ns: 0 };
+            let entries: Vec<ListEntry> =
+                self.files.iter().filter_map(|(name, _)| relative(name)).map(entry).collect();
+            if entries.is_empty() {
+                return Err(RpcError::ResourceNotFound { uri: Some(path.to_owned()) });
+            }
+            Ok(Listing { entries, truncated: true, ..Listing::default() })
+        })
     }
 
-    async fn search(&self, _: SearchQuery, _: Option<String>) -> Result<SearchResult, RpcError> {
+    fn search(&self, _: SearchQuery, _: Option<String>) -> BoxFuture<'_, Result<SearchResult, RpcError>> {
         panic!("a prompt searches nothing")
     }
 }

@@ -1,6 +1,6 @@
 //! Files and terminals of the user's machine, served by the client over ACP.
 
-use std::future::Future;
+use std::future::{Future, ready};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,6 +16,7 @@ use bowline_protocol::schema::v1::{
 use bowline_protocol::terminal::CommandExit;
 use bowline_text::lines::{LineWindow, slice_lines};
 use bowline_wire::{CallError, ClientHandle};
+use bowline_workspace::BoxFuture;
 use bowline_workspace::files::{FileBackend, Requester, TextReadOutcome, TextWriteOutcome};
 use bowline_workspace::list::{IgnoredFiles, ListEntry, ListOptions, Listing};
 use bowline_workspace::search::{SearchQuery, SearchResult};
@@ -167,23 +168,36 @@ impl ClientFiles {
 }
 
 impl FileBackend for ClientFiles {
-    async fn read(&self, path: &str, window: LineWindow) -> Result<TextReadOutcome, RpcError> {
-        let text = Self::read(self, path, window).await?;
-        let is_whole = (window == LineWindow::default()).then_some(true);
-        Ok(TextReadOutcome { text, source: TextSource::Document, is_whole })
+    fn read<'a>(
+        &'a self,
+        path: &'a str,
+        window: LineWindow,
+    ) -> BoxFuture<'a, Result<TextReadOutcome, RpcError>> {
+        Box::pin(async move {
+            let text = Self::read(self, path, window).await?;
+            let is_whole = (window == LineWindow::default()).then_some(true);
+            Ok(TextReadOutcome { text, source: TextSource::Document, is_whole })
+        })
     }
 
-    async fn write(&self, path: &str, content: String, _: &Requester) -> Result<TextWriteOutcome, RpcError> {
-        Self::write(self, path, content).await?;
-        Ok(TextWriteOutcome::default())
+    fn write<'a>(
+        &'a self,
+        path: &'a str,
+        content: String,
+        _: &'a Requester,
+    ) -> BoxFuture<'a, Result<TextWriteOutcome, RpcError>> {
+        Box::pin(async move {
+            Self::write(self, path, content).await?;
+            Ok(TextWriteOutcome::default())
+        })
     }
 
-    async fn list(&self, path: &str, options: ListOptions) -> Result<Listing, RpcError> {
-        Ok(Self::list(self, path, options).await?)
+    fn list<'a>(&'a self, path: &'a str, options: ListOptions) -> BoxFuture<'a, Result<Listing, RpcError>> {
+        Box::pin(async move { Ok(Self::list(self, path, options).await?) })
     }
 
-    async fn search(&self, _: SearchQuery, _: Option<String>) -> Result<SearchResult, RpcError> {
-        Err(RpcError::UnknownMethod { method: None })
+    fn search(&self, _: SearchQuery, _: Option<String>) -> BoxFuture<'_, Result<SearchResult, RpcError>> {
+        Box::pin(ready(Err(RpcError::UnknownMethod { method: None })))
     }
 }
 
@@ -322,28 +336,32 @@ impl CommandEnd {
 }
 
 impl TerminalBackend for ClientTerminals {
-    async fn create(&self, request: CommandRequest) -> Result<TerminalId, RpcError> {
-        let create = Self::create(self, request, std::future::pending());
-        let method = ClientMethod::CreateTerminal.wire_name();
-        let after = self.timeouts.review;
-        let created = timeout(after, create).await;
-        Ok(created.unwrap_or(Err(RuntimeError::TimedOut { method, after }))?)
+    fn create(&self, request: CommandRequest) -> BoxFuture<'_, Result<TerminalId, RpcError>> {
+        Box::pin(async move {
+            let create = Self::create(self, request, std::future::pending());
+            let method = ClientMethod::CreateTerminal.wire_name();
+            let after = self.timeouts.review;
+            let created = timeout(after, create).await;
+            Ok(created.unwrap_or(Err(RuntimeError::TimedOut { method, after }))?)
+        })
     }
 
-    async fn output(&self, id: &TerminalId) -> Result<TerminalSnapshot, RpcError> {
-        let (text, truncated, end) = Self::output(self, id).await?;
-        Ok(TerminalSnapshot { text, truncated, exit: end.map(CommandEnd::into_exit).transpose()? })
+    fn output<'a>(&'a self, id: &'a TerminalId) -> BoxFuture<'a, Result<TerminalSnapshot, RpcError>> {
+        Box::pin(async move {
+            let (text, truncated, end) = Self::output(self, id).await?;
+            Ok(TerminalSnapshot { text, truncated, exit: end.map(CommandEnd::into_exit).transpose()? })
+        })
     }
 
-    async fn wait(&self, id: &TerminalId) -> Result<CommandExit, RpcError> {
-        Self::wait(self, id).await?.into_exit()
+    fn wait<'a>(&'a self, id: &'a TerminalId) -> BoxFuture<'a, Result<CommandExit, RpcError>> {
+        Box::pin(async move { Self::wait(self, id).await?.into_exit() })
     }
 
-    async fn kill(&self, id: &TerminalId) -> Result<(), RpcError> {
-        Ok(Self::kill(self, id).await?)
+    fn kill<'a>(&'a self, id: &'a TerminalId) -> BoxFuture<'a, Result<(), RpcError>> {
+        Box::pin(async move { Ok(Self::kill(self, id).await?) })
     }
 
-    async fn release(&self, id: &TerminalId) -> Result<(), RpcError> {
-        Ok(Self::release(self, id).await?)
+    fn release<'a>(&'a self, id: &'a TerminalId) -> BoxFuture<'a, Result<(), RpcError>> {
+        Box::pin(async move { Ok(Self::release(self, id).await?) })
     }
 }

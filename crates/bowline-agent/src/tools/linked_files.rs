@@ -4,6 +4,7 @@
 //! files by themselves: a link does not mean that the user wants the file to be sent.
 
 use std::collections::HashSet;
+use std::future::ready;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use bowline_conversation::conversation::{ToolUse, ToolUseInput};
@@ -14,6 +15,7 @@ use bowline_policy::question::QuestionItem;
 use bowline_protocol::rpc_error::RpcError;
 use bowline_protocol::schema::v1::ToolKind;
 use bowline_text::lines::LineWindow;
+use bowline_workspace::BoxFuture;
 use bowline_workspace::files::{FileBackend, Requester, TextReadOutcome, TextWriteOutcome};
 use bowline_workspace::list::{ListOptions, Listing};
 use bowline_workspace::search::{SearchQuery, SearchResult};
@@ -210,25 +212,38 @@ impl LinkedFiles {
 }
 
 impl FileBackend for LinkedFiles {
-    async fn read(&self, path: &str, window: LineWindow) -> Result<TextReadOutcome, RpcError> {
-        // The path that is authorized is the path that is read.
-        let path = self.runtime().resolve_path(path)?;
-        let read = FileBackend::read(self.runtime(), path.as_str(), window);
-        let backend = self.runtime().backend_choice().read;
-        self.perform_read(("Read", backend), &path, read, |read| Some(read.text.len())).await
+    fn read<'a>(
+        &'a self,
+        path: &'a str,
+        window: LineWindow,
+    ) -> BoxFuture<'a, Result<TextReadOutcome, RpcError>> {
+        Box::pin(async move {
+            // The path that is authorized is the path that is read.
+            let path = self.runtime().resolve_path(path)?;
+            let read = FileBackend::read(self.runtime(), path.as_str(), window);
+            let backend = self.runtime().backend_choice().read;
+            self.perform_read(("Read", backend), &path, read, |read| Some(read.text.len())).await
+        })
     }
 
-    async fn list(&self, path: &str, options: ListOptions) -> Result<Listing, RpcError> {
-        let path = self.runtime().resolve_path(path)?;
-        let list = FileBackend::list(self.runtime(), path.as_str(), options);
-        self.perform_read(("List", Backend::Local), &path, list, |_| None).await
+    fn list<'a>(&'a self, path: &'a str, options: ListOptions) -> BoxFuture<'a, Result<Listing, RpcError>> {
+        Box::pin(async move {
+            let path = self.runtime().resolve_path(path)?;
+            let list = FileBackend::list(self.runtime(), path.as_str(), options);
+            self.perform_read(("List", Backend::Local), &path, list, |_| None).await
+        })
     }
 
-    async fn write(&self, _: &str, _: String, _: &Requester) -> Result<TextWriteOutcome, RpcError> {
-        Err(RpcError::Denied { reason: "what is linked is only read".to_owned() })
+    fn write<'a>(
+        &'a self,
+        _: &'a str,
+        _: String,
+        _: &'a Requester,
+    ) -> BoxFuture<'a, Result<TextWriteOutcome, RpcError>> {
+        Box::pin(ready(Err(RpcError::Denied { reason: "what is linked is only read".to_owned() })))
     }
 
-    async fn search(&self, _: SearchQuery, _: Option<String>) -> Result<SearchResult, RpcError> {
-        Err(RpcError::Denied { reason: "what is linked is only read".to_owned() })
+    fn search(&self, _: SearchQuery, _: Option<String>) -> BoxFuture<'_, Result<SearchResult, RpcError>> {
+        Box::pin(ready(Err(RpcError::Denied { reason: "what is linked is only read".to_owned() })))
     }
 }

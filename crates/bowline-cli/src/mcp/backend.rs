@@ -6,6 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use bowline_host::{BoxFuture, Host, LocalSession};
 use bowline_mcp::server::{ClientPeer, ResourceProvider, WorkspaceBackend, WorkspaceResources};
 use bowline_storage::clock::since_epoch;
+use bowline_workspace::files::FileBackend;
+use bowline_workspace::terminals::TerminalBackend;
 
 use super::client_registry::ClientRegistry;
 
@@ -22,7 +24,7 @@ impl HostSessionBackend {
         host: Host,
         clients: Arc<ClientRegistry>,
         client: ClientPeer,
-    ) -> BoxFuture<'static, Result<Self, String>> {
+    ) -> BoxFuture<'static, Result<Box<dyn WorkspaceBackend>, String>> {
         Box::pin(async move {
             let opened = host.local_session(&new_session_name(), Some(client.name().to_owned())).await;
             let session = opened.map_err(|error| format!("the workspace cannot be used: {error}"))?;
@@ -30,7 +32,8 @@ impl HostSessionBackend {
             let root = host.workspace().roots().cwd().to_owned();
             let resources =
                 WorkspaceResources::new(host.workspace().clone(), session.name(), session.clone(), events);
-            Ok(Self { root, session, resources, clients })
+            let backend: Box<dyn WorkspaceBackend> = Box::new(Self { root, session, resources, clients });
+            Ok(backend)
         })
     }
 }
@@ -43,18 +46,15 @@ fn new_session_name() -> String {
 }
 
 impl WorkspaceBackend for HostSessionBackend {
-    type Files = LocalSession;
-    type Terminals = LocalSession;
-
     fn root(&self) -> &str {
         &self.root
     }
 
-    fn files(&self) -> &LocalSession {
+    fn files(&self) -> &dyn FileBackend {
         &self.session
     }
 
-    fn terminals(&self) -> &LocalSession {
+    fn terminals(&self) -> &dyn TerminalBackend {
         &self.session
     }
 
@@ -62,8 +62,10 @@ impl WorkspaceBackend for HostSessionBackend {
         Some(&self.resources)
     }
 
-    async fn close(&self) {
-        self.clients.unregister(self.session.name());
-        self.session.end().await;
+    fn close(&self) -> BoxFuture<'_, ()> {
+        Box::pin(async move {
+            self.clients.unregister(self.session.name());
+            self.session.end().await;
+        })
     }
 }

@@ -13,7 +13,6 @@ use rmcp::model::ProtocolVersion;
 use rmcp::service::{
     ClientInitializeError, ClientLifecycleMode, ClientServiceExt as _, Peer, RunningService,
 };
-use rmcp::transport::Transport;
 use rmcp::transport::streamable_http_client::StreamableHttpError;
 use tokio::net::unix::pipe;
 use tokio::sync::watch;
@@ -28,7 +27,8 @@ use super::options::McpClientOptions;
 use super::output_tail::OutputTail;
 use super::spec::TransportSpec;
 use super::stdio::StdioTransport;
-use super::streamable_http::{self, HttpError};
+use super::streamable_http;
+use super::transport::{ServerTransport, TransportError};
 use crate::http;
 
 /// How long the last output of a server is read after it ended.
@@ -81,31 +81,22 @@ impl ServerConnection {
         output: &Arc<OutputTail>,
         mode: ClientLifecycleMode,
     ) -> Result<Self, OpenError> {
-        let grace = settings.grace_period;
-        match spec {
+        let mut process = None;
+        let transport = match spec {
             TransportSpec::Stdio { .. } => {
-                let (process, ProgramStreams { stdio, stderr }) = start_process(spec, settings).await?;
+                let (program, ProgramStreams { stdio, stderr }) = start_process(spec, settings).await?;
                 tokio::spawn(drain_stderr(stderr, Arc::clone(output)));
-                let mut process = ServerProcess { companion: process, exit: None };
-                let handshake = perform_handshake(
-                    StdioTransport::new(stdio, Arc::clone(output)),
-                    mode,
-                    Some(&mut process),
-                )
-                .await;
-                let (running, state, cut) = handshake?;
-                Ok(Self { running, state, cut, process: Some(process), grace })
+                process = Some(ServerProcess { companion: program, exit: None });
+                ServerTransport::Stdio(StdioTransport::new(stdio, Arc::clone(output)))
             }
             TransportSpec::Http { url, headers } => {
-                let transport =
-                    streamable_http::transport(http_client(settings, url).await?, url, headers.clone());
-                let (running, state, cut) = perform_handshake(transport, mode, None).await?;
-                Ok(Self { running, state, cut, process: None, grace })
+                let client = http_client(settings, url).await?;
+                ServerTransport::StreamableHttp(streamable_http::transport(client, url, headers.clone()))
             }
             TransportSpec::Sse { url, headers } => {
                 let client = http_client(settings, url).await?;
                 let connected = LegacyTransport::connect(client, url.clone(), headers.clone()).await;
-                let transport = connected.map_err(|error| match &error {
+                ServerTransport::LegacySse(connected.map_err(|error| match &error {
                     LegacyError::Http(http) => ConnectError {
                         why: format_error_chain(&error),
                         retry: RetryPolicy::if_transient(http.is_transient()),
@@ -113,9 +104,7 @@ impl ServerConnection {
                     LegacyError::NoEndpoint | LegacyError::OtherHost(_) => {
                         ConnectError::permanent(format_error_chain(&error))
                     }
-                })?;
-                let (running, state, cut) = perform_handshake(transport, mode, None).await?;
-                Ok(Self { running, state, cut, process: None, grace })
+                })?)
             }
             TransportSpec::Acp { server } => {
                 let Some(mcp_over_acp) = &settings.over_acp else {
@@ -124,11 +113,11 @@ impl ServerConnection {
                     )
                     .into());
                 };
-                let transport = AcpTransport::new(mcp_over_acp.clone(), server.clone());
-                let (running, state, cut) = perform_handshake(transport, mode, None).await?;
-                Ok(Self { running, state, cut, process: None, grace })
+                ServerTransport::Acp(AcpTransport::new(mcp_over_acp.clone(), server.clone()))
             }
-        }
+        };
+        let (running, state, cut) = perform_handshake(transport, mode, process.as_mut()).await?;
+        Ok(Self { running, state, cut, process, grace: settings.grace_period })
     }
 
     pub(super) fn peer(&self) -> Peer<RoleClient> {
@@ -232,8 +221,8 @@ impl From<ConnectError> for OpenError {
 type ServedConnection =
     (RunningService<RoleClient, SharedHandler>, watch::Receiver<ConnectionState>, watch::Sender<bool>);
 
-async fn perform_handshake<T: Transport<RoleClient> + 'static>(
-    transport: T,
+async fn perform_handshake(
+    transport: ServerTransport,
     mode: ClientLifecycleMode,
     process: Option<&mut ServerProcess>,
 ) -> Result<ServedConnection, OpenError> {
@@ -281,8 +270,8 @@ async fn perform_handshake<T: Transport<RoleClient> + 'static>(
 
 /// Returns why a server is unreachable over HTTP.
 pub(super) fn http_connect_error(error: &(dyn std::error::Error + Send + Sync + 'static)) -> ConnectError {
-    match error.downcast_ref::<StreamableHttpError<HttpError>>() {
-        Some(StreamableHttpError::Client(http)) => ConnectError {
+    match error.downcast_ref() {
+        Some(TransportError::StreamableHttp(StreamableHttpError::Client(http))) => ConnectError {
             why: format_error_chain(http),
             retry: RetryPolicy::if_transient(http.is_transient()),
         },

@@ -1,4 +1,4 @@
-//! A wrapper around any transport that bounds what a server can make a connection hold.
+//! A wrapper around a transport that bounds what a server can make a connection hold.
 //!
 //! The SDK spawns a task for the answer to each request of a server, and these tasks wait until the server reads. A
 //! server that sends requests and never reads would exhaust memory; here its connection is closed.
@@ -10,6 +10,8 @@ use rmcp::RoleClient;
 use rmcp::model::{ClientJsonRpcMessage, ServerJsonRpcMessage};
 use rmcp::transport::Transport;
 use tokio::sync::watch;
+
+use super::transport::{ServerTransport, TransportError};
 
 /// The most messages that may wait to be sent.
 const MAX_UNSENT: usize = 1024;
@@ -26,17 +28,17 @@ pub(super) enum ConnectionState {
 }
 
 /// A bounded transport that reports when it ends.
-pub(super) struct GuardedTransport<T> {
-    inner: T,
+pub(super) struct GuardedTransport {
+    inner: ServerTransport,
     unsent: Arc<AtomicUsize>,
     state: watch::Sender<ConnectionState>,
     // The server's owner cuts the connection when the process has ended, even if other processes hold its output open.
     cutoff: watch::Receiver<bool>,
 }
 
-impl<T> GuardedTransport<T> {
+impl GuardedTransport {
     pub(super) fn new(
-        inner: T,
+        inner: ServerTransport,
         state: watch::Sender<ConnectionState>,
         cutoff: watch::Receiver<bool>,
     ) -> Self {
@@ -54,13 +56,13 @@ impl<T> GuardedTransport<T> {
     }
 }
 
-impl<T: Transport<RoleClient>> Transport<RoleClient> for GuardedTransport<T> {
-    type Error = T::Error;
+impl Transport<RoleClient> for GuardedTransport {
+    type Error = TransportError;
 
     fn send(
         &mut self,
         message: ClientJsonRpcMessage,
-    ) -> impl Future<Output = Result<(), T::Error>> + Send + 'static {
+    ) -> impl Future<Output = Result<(), TransportError>> + Send + 'static {
         let sent = self.inner.send(message);
         let slot = UnsentSlot::acquire(&self.unsent);
         async move {
@@ -88,13 +90,13 @@ impl<T: Transport<RoleClient>> Transport<RoleClient> for GuardedTransport<T> {
         message
     }
 
-    async fn close(&mut self) -> Result<(), T::Error> {
+    async fn close(&mut self) -> Result<(), TransportError> {
         self.close_as(ConnectionState::Closed);
         self.inner.close().await
     }
 }
 
-impl<T> Drop for GuardedTransport<T> {
+impl Drop for GuardedTransport {
     fn drop(&mut self) {
         self.close_as(ConnectionState::Closed);
     }

@@ -16,13 +16,13 @@ use bowline_tools::tools::schema::MAX_WRITTEN_FILES;
 use bowline_tools::tools::write::{
     CurrentText, RequestedWrite, WriteDecision, can_append_unread, decide_write, record_write,
 };
-use bowline_workspace::files::{self, FileBackend, Requester};
+use bowline_workspace::files::{self, Requester};
 use serde_json::json;
 
+use super::DeniedOperation;
 use super::outcome::ToolOutcome;
 use super::session::{CallContext, McpSession};
 use super::write::{replaces_unseen_text, write_outcome};
-use super::{DeniedOperation, WorkspaceBackend};
 
 /// How often a batch is decided again because a file changed concurrently.
 const ATTEMPTS: usize = 3;
@@ -36,8 +36,8 @@ const MAX_DIFF_BYTES: usize = 32 << 10;
 const READ_AGAIN: &str = "Others changed the file as well: read it again before you edit it.";
 
 /// Executes the tool that describes a file.
-pub(crate) async fn stat_file<P: WorkspaceBackend>(
-    session: &McpSession<P>,
+pub(crate) async fn stat_file(
+    session: &McpSession,
     fields: ToolInputFields<'_>,
 ) -> Result<ToolOutcome, String> {
     let path = session.resolve(fields.required_text("path")?)?;
@@ -49,8 +49,8 @@ pub(crate) async fn stat_file<P: WorkspaceBackend>(
 }
 
 /// Executes the tool that deletes a file.
-pub(crate) async fn delete_file<P: WorkspaceBackend>(
-    session: &McpSession<P>,
+pub(crate) async fn delete_file(
+    session: &McpSession,
     fields: ToolInputFields<'_>,
     context: &CallContext,
 ) -> Result<ToolOutcome, String> {
@@ -65,8 +65,8 @@ pub(crate) async fn delete_file<P: WorkspaceBackend>(
 }
 
 /// Executes the tool that moves a file.
-pub(crate) async fn move_file<P: WorkspaceBackend>(
-    session: &McpSession<P>,
+pub(crate) async fn move_file(
+    session: &McpSession,
     fields: ToolInputFields<'_>,
     context: &CallContext,
 ) -> Result<ToolOutcome, String> {
@@ -84,7 +84,7 @@ pub(crate) async fn move_file<P: WorkspaceBackend>(
 }
 
 /// Returns whether a file is appended to without reading it.
-pub(super) async fn is_large<P: WorkspaceBackend>(session: &McpSession<P>, path: &LexicalPath) -> bool {
+pub(super) async fn is_large(session: &McpSession, path: &LexicalPath) -> bool {
     let files = session.backend.files();
     if !files.serves_file_extension() {
         return false;
@@ -95,8 +95,8 @@ pub(super) async fn is_large<P: WorkspaceBackend>(session: &McpSession<P>, path:
 }
 
 /// Appends to a file without reading it.
-pub(super) async fn append_unread<P: WorkspaceBackend>(
-    session: &McpSession<P>,
+pub(super) async fn append_unread(
+    session: &McpSession,
     path: &LexicalPath,
     content: String,
     context: &CallContext,
@@ -121,8 +121,8 @@ struct PlannedWrite<'a> {
 }
 
 /// Executes the tool that writes several files.
-pub(crate) async fn write_files<P: WorkspaceBackend>(
-    session: &McpSession<P>,
+pub(crate) async fn write_files(
+    session: &McpSession,
     fields: ToolInputFields<'_>,
     context: &CallContext,
 ) -> Result<ToolOutcome, String> {
@@ -157,8 +157,8 @@ pub(crate) async fn write_files<P: WorkspaceBackend>(
     Err(format!("{last}: the files keep changing: read them again, then write"))
 }
 
-fn parse_files<P: WorkspaceBackend>(
-    session: &McpSession<P>,
+fn parse_files(
+    session: &McpSession,
     fields: ToolInputFields<'_>,
 ) -> Result<Vec<(LexicalPath, RequestedWrite)>, String> {
     let entries = fields.objects("files")?;
@@ -181,8 +181,8 @@ fn parse_files<P: WorkspaceBackend>(
     Ok(files)
 }
 
-async fn plan_write<'a, P: WorkspaceBackend>(
-    session: &McpSession<P>,
+async fn plan_write<'a>(
+    session: &McpSession,
     path: &'a LexicalPath,
     request: &'a RequestedWrite,
     operations: &mut Vec<BatchOperation>,
@@ -208,8 +208,8 @@ async fn plan_write<'a, P: WorkspaceBackend>(
     Ok(PlannedWrite { path, request, current, decision, operation })
 }
 
-async fn read_current<P: WorkspaceBackend>(
-    session: &McpSession<P>,
+async fn read_current(
+    session: &McpSession,
     path: &LexicalPath,
 ) -> Result<(CurrentText, Option<Etag>), String> {
     let display_path = session.display_path(path.as_str());
@@ -237,11 +237,7 @@ async fn read_current<P: WorkspaceBackend>(
 }
 
 /// Records what the model knows now, and describes the result.
-fn report_writes<P: WorkspaceBackend>(
-    session: &McpSession<P>,
-    writes: &[PlannedWrite<'_>],
-    results: &[BatchResult],
-) -> ToolOutcome {
+fn report_writes(session: &McpSession, writes: &[PlannedWrite<'_>], results: &[BatchResult]) -> ToolOutcome {
     let (mut lines, mut entries, mut diff_bytes) = (Vec::new(), Vec::new(), MAX_DIFF_BYTES);
     for write in writes {
         let result = write.operation.and_then(|index| results.get(index));
@@ -258,8 +254,8 @@ fn report_writes<P: WorkspaceBackend>(
     ToolOutcome { structured, ..ToolOutcome::from_text(text) }
 }
 
-fn report_write<P: WorkspaceBackend>(
-    session: &McpSession<P>,
+fn report_write(
+    session: &McpSession,
     write: &PlannedWrite<'_>,
     written: Option<&WriteFileResponse>,
     diff_bytes: &mut usize,
@@ -320,8 +316,8 @@ struct BatchFailure {
     is_changed: bool,
 }
 
-async fn run_batch<P: WorkspaceBackend>(
-    session: &McpSession<P>,
+async fn run_batch(
+    session: &McpSession,
     operations: Vec<BatchOperation>,
     denied: &DeniedOperation<'_>,
     context: &CallContext,
@@ -336,8 +332,8 @@ async fn run_batch<P: WorkspaceBackend>(
     })
 }
 
-pub(super) fn describe_error<P: WorkspaceBackend>(
-    session: &McpSession<P>,
+pub(super) fn describe_error(
+    session: &McpSession,
     tool: &DeniedOperation<'_>,
     subject: &str,
     error: &FileError,

@@ -2,14 +2,13 @@
 
 use bowline_protocol::file_extension::{FileData, FileError, ReadParams};
 use bowline_protocol::rpc_error::RpcError;
-use bowline_workspace::files::FileBackend;
 use rmcp::model::{ContentBlock, ResourceContents};
 
+use super::DeniedOperation;
 use super::batch::describe_error;
 use super::outcome::ToolOutcome;
 use super::resources::{file_uri, parse_file_uri};
 use super::session::McpSession;
-use super::{DeniedOperation, WorkspaceBackend};
 
 /// The largest file that is returned as bytes. Base64 makes it a third longer.
 const MAX_BINARY_BYTES: u64 = 4 << 20;
@@ -39,10 +38,7 @@ enum FileContent {
 }
 
 /// Reads a whole file, if it is not too large.
-async fn read_whole<P: WorkspaceBackend>(
-    session: &McpSession<P>,
-    params: ReadParams,
-) -> Result<FileContent, FileError> {
+async fn read_whole(session: &McpSession, params: ReadParams) -> Result<FileContent, FileError> {
     let path = params.path.to_string_lossy().into_owned();
     let read = session.backend.files().read_data(params.limit(MAX_BINARY_BYTES)).await?;
     if read.truncated {
@@ -58,10 +54,7 @@ async fn read_whole<P: WorkspaceBackend>(
 }
 
 /// Reads a file that is not text, for the tool that reads files.
-pub(crate) async fn read_binary<P: WorkspaceBackend>(
-    session: &McpSession<P>,
-    path: &str,
-) -> Result<ToolOutcome, String> {
+pub(crate) async fn read_binary(session: &McpSession, path: &str) -> Result<ToolOutcome, String> {
     let display_path = session.display_path(path);
     let content = read_whole(session, ReadParams::new(path).base64()).await;
     let content = content
@@ -80,8 +73,8 @@ pub(crate) async fn read_binary<P: WorkspaceBackend>(
 }
 
 /// Reads a file of the workspace as a resource; `None` if there is none with this URI.
-pub(crate) async fn read_file_resource<P: WorkspaceBackend>(
-    session: &McpSession<P>,
+pub(crate) async fn read_file_resource(
+    session: &McpSession,
     uri: &str,
 ) -> Option<Result<ResourceContents, String>> {
     let path = parse_file_uri(uri).filter(|_| session.backend.files().serves_file_extension())?;

@@ -18,7 +18,6 @@ use serde_json::{Value, json};
 use tokio::time::{interval, timeout};
 
 use super::DeniedOperation;
-use super::WorkspaceBackend;
 use super::outcome::{ToolOutcome, describe_failure as failure_text};
 use super::session::{CallContext, McpSession};
 
@@ -120,7 +119,7 @@ impl BackgroundCommands {
     }
 
     /// Ends every command, and refuses new ones.
-    pub(crate) async fn release_all(&self, terminals: &impl TerminalBackend) {
+    pub(crate) async fn release_all(&self, terminals: &dyn TerminalBackend) {
         let running = {
             let mut state = self.state();
             state.is_closed = true;
@@ -133,13 +132,13 @@ impl BackgroundCommands {
 }
 
 /// A terminal that a call waits for. If the call is dropped, a spawned task ends the command.
-struct TerminalGuard<P: WorkspaceBackend> {
-    session: Arc<McpSession<P>>,
+struct TerminalGuard {
+    session: Arc<McpSession>,
     terminal: TerminalId,
     is_armed: bool,
 }
 
-impl<P: WorkspaceBackend> Drop for TerminalGuard<P> {
+impl Drop for TerminalGuard {
     fn drop(&mut self) {
         if !self.is_armed {
             return;
@@ -161,8 +160,8 @@ enum WaitOutcome {
 }
 
 /// Executes the tool that runs a command.
-pub(crate) async fn execute_command<P: WorkspaceBackend>(
-    session: &Arc<McpSession<P>>,
+pub(crate) async fn execute_command(
+    session: &Arc<McpSession>,
     fields: ToolInputFields<'_>,
     context: &CallContext,
 ) -> Result<ToolOutcome, String> {
@@ -235,15 +234,14 @@ pub(crate) async fn execute_command<P: WorkspaceBackend>(
 }
 
 /// Waits for a command, and reports its progress meanwhile.
-async fn wait_with_progress<P: WorkspaceBackend>(
-    session: &McpSession<P>,
+async fn wait_with_progress(
+    session: &McpSession,
     terminal: &TerminalId,
     context: &CallContext,
     limit: Duration,
 ) -> Result<CommandExit, String> {
     let terminals = session.backend.terminals();
-    let waiting = terminals.wait(terminal);
-    tokio::pin!(waiting);
+    let mut waiting = terminals.wait(terminal);
     let started = Instant::now();
     let mut ticks = interval(PROGRESS_INTERVAL);
     ticks.tick().await;
@@ -324,8 +322,8 @@ fn split_exit(exit: &CommandExit) -> (Option<i64>, Option<String>) {
 }
 
 /// Executes the tool that reads the output of a background command.
-pub(crate) async fn read_background_output<P: WorkspaceBackend>(
-    session: &McpSession<P>,
+pub(crate) async fn read_background_output(
+    session: &McpSession,
     fields: ToolInputFields<'_>,
 ) -> Result<ToolOutcome, String> {
     let background = session.background.find(fields.required_text("id")?)?;
@@ -353,8 +351,8 @@ pub(crate) async fn read_background_output<P: WorkspaceBackend>(
 }
 
 /// Executes the tool that ends a background command.
-pub(crate) async fn kill_background_command<P: WorkspaceBackend>(
-    session: &McpSession<P>,
+pub(crate) async fn kill_background_command(
+    session: &McpSession,
     fields: ToolInputFields<'_>,
 ) -> Result<ToolOutcome, String> {
     let background = session.background.find(fields.required_text("id")?)?;

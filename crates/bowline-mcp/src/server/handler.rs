@@ -5,7 +5,6 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use bowline_tools::tools::input::ToolInputFields;
-use bowline_workspace::files::FileBackend;
 use rmcp::ErrorData;
 use rmcp::ServerHandler;
 use rmcp::model::{
@@ -30,7 +29,7 @@ use super::resources::{
 };
 use super::session::{CallContext, McpSession};
 use super::tool_specs::SessionTools;
-use super::{McpWorkspaceServer, WorkspaceBackend, binary, invalid_message, tool_specs};
+use super::{McpWorkspaceServer, binary, invalid_message, tool_specs};
 
 /// How long calls may continue after the client's input has ended: it may still read their answers.
 const INPUT_END_GRACE: Duration = Duration::from_secs(2);
@@ -41,19 +40,14 @@ const INSTRUCTIONS: &str = "The user's workspace, with unsaved text of the edito
                             the user's hold. Paths may be relative to the workspace. Read a file before you write it.";
 
 /// The open sessions, kept so that the remaining ones can be closed at the end.
-pub(crate) struct OpenMcpSessions<P: WorkspaceBackend> {
+#[derive(Default)]
+pub(crate) struct OpenMcpSessions {
     // Invariant: closed sessions are removed whenever one is added.
-    sessions: Mutex<Vec<Weak<McpSession<P>>>>,
+    sessions: Mutex<Vec<Weak<McpSession>>>,
 }
 
-impl<P: WorkspaceBackend> Default for OpenMcpSessions<P> {
-    fn default() -> Self {
-        Self { sessions: Mutex::default() }
-    }
-}
-
-impl<P: WorkspaceBackend> OpenMcpSessions<P> {
-    fn add(&self, session: &Arc<McpSession<P>>) {
+impl OpenMcpSessions {
+    fn add(&self, session: &Arc<McpSession>) {
         let mut sessions = self.sessions.lock().unwrap_or_else(PoisonError::into_inner);
         sessions.retain(|session| session.strong_count() > 0);
         sessions.push(Arc::downgrade(session));
@@ -61,7 +55,7 @@ impl<P: WorkspaceBackend> OpenMcpSessions<P> {
 
     /// Closes every session, and returns when all have ended.
     pub(crate) async fn close_all(&self) {
-        let sessions: Vec<Arc<McpSession<P>>> = {
+        let sessions: Vec<Arc<McpSession>> = {
             let sessions = self.sessions.lock().unwrap_or_else(PoisonError::into_inner);
             sessions.iter().filter_map(Weak::upgrade).collect()
         };
@@ -70,28 +64,28 @@ impl<P: WorkspaceBackend> OpenMcpSessions<P> {
 }
 
 /// The handler of one session.
-pub(crate) struct SessionHandler<P: WorkspaceBackend> {
-    server: McpWorkspaceServer<P>,
-    session: OnceCell<Arc<McpSession<P>>>,
-    open_sessions: Arc<OpenMcpSessions<P>>,
+pub(crate) struct SessionHandler {
+    server: McpWorkspaceServer,
+    session: OnceCell<Arc<McpSession>>,
+    open_sessions: Arc<OpenMcpSessions>,
     // Cancelled when the client's input has ended.
     input_ended: CancellationToken,
 }
 
-impl<P: WorkspaceBackend> SessionHandler<P> {
+impl SessionHandler {
     pub(crate) fn new(
-        server: McpWorkspaceServer<P>,
-        open_sessions: Arc<OpenMcpSessions<P>>,
+        server: McpWorkspaceServer,
+        open_sessions: Arc<OpenMcpSessions>,
         input_ended: CancellationToken,
     ) -> Self {
         Self { server, session: OnceCell::new(), open_sessions, input_ended }
     }
 
-    fn session(&self) -> Result<&Arc<McpSession<P>>, ErrorData> {
+    fn session(&self) -> Result<&Arc<McpSession>, ErrorData> {
         self.session.get().ok_or_else(|| ErrorData::invalid_request("send initialize first", None))
     }
 
-    async fn open_session(&self, name: &str, peer: &Peer<RoleServer>) -> Result<Arc<McpSession<P>>, String> {
+    async fn open_session(&self, name: &str, peer: &Peer<RoleServer>) -> Result<Arc<McpSession>, String> {
         let backend = (self.server.open_backend)(ClientPeer::new(name, peer.clone())).await?;
         let session = Arc::new(McpSession::new(backend, self.server.options.clone()));
         self.open_sessions.add(&session);
@@ -132,7 +126,7 @@ impl<P: WorkspaceBackend> SessionHandler<P> {
     }
 }
 
-impl<P: WorkspaceBackend> Drop for SessionHandler<P> {
+impl Drop for SessionHandler {
     fn drop(&mut self) {
         let session = self.session.get().cloned();
         if let (Some(session), Ok(runtime)) = (session, tokio::runtime::Handle::try_current()) {
@@ -142,8 +136,8 @@ impl<P: WorkspaceBackend> Drop for SessionHandler<P> {
 }
 
 /// Notifies a client of changes to resources until its session ends.
-async fn forward_resource_events<P: WorkspaceBackend>(
-    session: Weak<McpSession<P>>,
+async fn forward_resource_events(
+    session: Weak<McpSession>,
     mut events: tokio::sync::broadcast::Receiver<ResourceEvent>,
     peer: Peer<RoleServer>,
 ) {
@@ -168,10 +162,7 @@ async fn forward_resource_events<P: WorkspaceBackend>(
 }
 
 /// Notifies a client that any resource may have changed, because some events were missed.
-async fn notify_all_changed<P: WorkspaceBackend>(
-    session: &McpSession<P>,
-    peer: &Peer<RoleServer>,
-) -> Result<(), ServiceError> {
+async fn notify_all_changed(session: &McpSession, peer: &Peer<RoleServer>) -> Result<(), ServiceError> {
     for uri in session.subscriptions() {
         peer.notify_resource_updated(ResourceUpdatedNotificationParam::new(uri)).await?;
     }
@@ -193,7 +184,7 @@ async fn wait_until_abandoned(input_ended: &CancellationToken, presence: Option<
     }
 }
 
-impl<P: WorkspaceBackend> ServerHandler for SessionHandler<P> {
+impl ServerHandler for SessionHandler {
     fn get_info(&self) -> ServerConfig {
         let settings = &self.server.options;
         let capabilities = ServerCapabilities::builder()

@@ -35,7 +35,7 @@ use super::connections::{ConnectionPermit, Connections, RequestGuard};
 use super::events::{EmptyEventSupport, strip_empty_data};
 use super::handler::{OpenMcpSessions, SessionHandler};
 use super::http_sessions::{HttpSessions, SessionReservation, SessionUseGuard};
-use super::{McpWorkspaceServer, WorkspaceBackend, batches, invalid_message};
+use super::{McpWorkspaceServer, batches, invalid_message};
 
 /// The path of the server.
 const PATH: &str = "/mcp";
@@ -91,8 +91,8 @@ impl HttpServer {
     ///
     /// # Errors
     /// Fails if the listener has no address.
-    pub fn start<P: WorkspaceBackend>(
-        server: McpWorkspaceServer<P>,
+    pub fn start(
+        server: McpWorkspaceServer,
         listener: TcpListener,
         settings: HttpServerOptions,
     ) -> io::Result<Self> {

@@ -27,9 +27,10 @@ type DirectReply = Option<Box<TxJsonRpcMessage<RoleServer>>>;
 type SendFuture = BoxFuture<'static, io::Result<()>>;
 
 /// A client at the other end of two pipes.
-pub(crate) struct LineTransport<R, W: AsyncWrite> {
-    reader: BufReader<R>,
-    writer: AsyncRwTransport<RoleServer, Empty, W>,
+pub(crate) struct LineTransport {
+    // Boxed, so that a server is compiled once and not for each kind of pipe.
+    reader: BufReader<Box<dyn AsyncRead + Send + Unpin>>,
+    writer: AsyncRwTransport<RoleServer, Empty, Box<dyn AsyncWrite + Send + Unpin>>,
     // Invariant: at most `MAX_LINE` bytes, without a line end; for an overlong line, its beginning.
     line: Vec<u8>,
     // The end of an overlong line while it is being read: at most `ID_SEARCH_BYTES` and one read.
@@ -42,15 +43,14 @@ pub(crate) struct LineTransport<R, W: AsyncWrite> {
     accepts_batches: bool,
 }
 
-impl<R, W> LineTransport<R, W>
-where
-    R: AsyncRead + Send + Unpin + 'static,
-    W: AsyncWrite + Send + Unpin + 'static,
-{
-    pub(crate) fn new(reader: R, writer: W) -> Self {
+impl LineTransport {
+    pub(crate) fn new(
+        reader: impl AsyncRead + Send + Unpin + 'static,
+        writer: impl AsyncWrite + Send + Unpin + 'static,
+    ) -> Self {
         Self {
-            reader: BufReader::with_capacity(READ_SIZE, reader),
-            writer: AsyncRwTransport::new_server(tokio::io::empty(), writer),
+            reader: BufReader::with_capacity(READ_SIZE, Box::new(reader)),
+            writer: AsyncRwTransport::new_server(tokio::io::empty(), Box::new(writer)),
             line: Vec::new(),
             too_long: None,
             pending_reply: None,
@@ -156,11 +156,7 @@ where
     }
 }
 
-impl<R, W> Transport<RoleServer> for LineTransport<R, W>
-where
-    R: AsyncRead + Send + Unpin + 'static,
-    W: AsyncWrite + Send + Unpin + 'static,
-{
+impl Transport<RoleServer> for LineTransport {
     type Error = io::Error;
 
     fn send(

@@ -5,18 +5,17 @@ use bowline_text::lines::LineWindow;
 use bowline_tools::tools::describe::{count_noun, hidden_character_warning};
 use bowline_tools::tools::input::ToolInputFields;
 use bowline_tools::tools::view::{MAX_LINES, ViewSource, view_text};
-use bowline_workspace::files::{FileBackend, TextReadOutcome};
+use bowline_workspace::files::TextReadOutcome;
 use bowline_workspace::workspace::TextSource;
 
 use super::DeniedOperation;
-use super::WorkspaceBackend;
 use super::binary;
 use super::outcome::ToolOutcome;
 use super::session::McpSession;
 
 /// Executes the tool that reads a file.
-pub(crate) async fn read_file<P: WorkspaceBackend>(
-    session: &McpSession<P>,
+pub(crate) async fn read_file(
+    session: &McpSession,
     fields: ToolInputFields<'_>,
 ) -> Result<ToolOutcome, String> {
     let path = session.resolve(fields.required_text("path")?)?;
@@ -61,8 +60,8 @@ pub(crate) async fn read_file<P: WorkspaceBackend>(
 }
 
 /// Reads the requested text. The whole file is read if its size permits, so that the total is known.
-async fn fetch_text<P: WorkspaceBackend>(
-    session: &McpSession<P>,
+async fn fetch_text(
+    session: &McpSession,
     path: &str,
     first: u32,
     limit: Option<u32>,

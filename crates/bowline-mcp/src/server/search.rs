@@ -4,14 +4,12 @@ use bowline_protocol::rpc_error::RpcError;
 use bowline_text::display;
 use bowline_tools::tools::describe::{count_noun, hidden_character_warning};
 use bowline_tools::tools::input::ToolInputFields;
-use bowline_workspace::files::FileBackend;
 use bowline_workspace::list::{ListOptions, Listing};
 use bowline_workspace::search::{CaseMode, SearchQuery, SearchResult, SkippedFiles};
 use bowline_workspace::walker::EntryKind;
 use serde_json::{Value, json};
 
 use super::DeniedOperation;
-use super::WorkspaceBackend;
 use super::outcome::ToolOutcome;
 use super::session::McpSession;
 
@@ -30,8 +28,8 @@ const MAX_OUTPUT_BYTES: usize = 32 << 10;
 const MAX_PATTERN: usize = 16 << 10;
 
 /// Executes the tool that lists a directory.
-pub(crate) async fn list_directory<P: WorkspaceBackend>(
-    session: &McpSession<P>,
+pub(crate) async fn list_directory(
+    session: &McpSession,
     fields: ToolInputFields<'_>,
 ) -> Result<ToolOutcome, String> {
     let path = session.resolve(fields.optional_text("path")?.unwrap_or("."))?;
@@ -76,8 +74,8 @@ fn describe_listing(display_path: &str, listing: &Listing) -> ToolOutcome {
 }
 
 /// Executes the tool that searches texts.
-pub(crate) async fn search_text<P: WorkspaceBackend>(
-    session: &McpSession<P>,
+pub(crate) async fn search_text(
+    session: &McpSession,
     fields: ToolInputFields<'_>,
 ) -> Result<ToolOutcome, String> {
     let pattern = fields.required_text("pattern")?;
@@ -112,7 +110,7 @@ pub(crate) async fn search_text<P: WorkspaceBackend>(
     Ok(describe_matches(session, &found))
 }
 
-fn describe_matches<P: WorkspaceBackend>(session: &McpSession<P>, found: &SearchResult) -> ToolOutcome {
+fn describe_matches(session: &McpSession, found: &SearchResult) -> ToolOutcome {
     let (mut text, mut matches, mut last) = (String::new(), Vec::<Value>::new(), "");
     for hit in &found.matches {
         let path = display::escape_line(session.display_path(&hit.path), MAX_LINE_BYTES);

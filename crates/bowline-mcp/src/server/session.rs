@@ -28,8 +28,8 @@ const MAX_CALLS: usize = 64;
 const LOCK_COUNT: usize = 64;
 
 /// One MCP session.
-pub(crate) struct McpSession<P: WorkspaceBackend> {
-    pub(crate) backend: P,
+pub(crate) struct McpSession {
+    pub(crate) backend: Box<dyn WorkspaceBackend>,
     pub(crate) options: Arc<McpServerOptions>,
     pub(crate) background: BackgroundCommands,
     ledger: Mutex<(Ledger, Heard)>,
@@ -57,8 +57,8 @@ impl CallContext {
     }
 }
 
-impl<P: WorkspaceBackend> McpSession<P> {
-    pub(crate) fn new(backend: P, settings: Arc<McpServerOptions>) -> Self {
+impl McpSession {
+    pub(crate) fn new(backend: Box<dyn WorkspaceBackend>, settings: Arc<McpServerOptions>) -> Self {
         Self {
             backend,
             options: settings,

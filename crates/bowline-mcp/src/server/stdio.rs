@@ -6,6 +6,7 @@ use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use bowline_access::approvals::BoxFuture;
 use rmcp::model::{ClientNotification, JsonRpcMessage, RequestId};
 use rmcp::service::{
     RoleServer, RxJsonRpcMessage, ServerInitializeError, TxJsonRpcMessage, serve_server_with_ct,
@@ -18,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::handler::{OpenMcpSessions, SessionHandler};
 use super::line_transport::LineTransport;
-use super::{McpWorkspaceServer, WorkspaceBackend, invalid_message};
+use super::{McpWorkspaceServer, invalid_message};
 
 /// The most unanswered requests; at the limit, reading stops.
 const MAX_OPEN_REQUESTS: usize = 256;
@@ -31,44 +32,46 @@ const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(8);
 ///
 /// # Errors
 /// Returns what is wrong with the client's first messages.
-pub async fn serve<P, R, W>(
-    server: McpWorkspaceServer<P>,
-    reader: R,
-    writer: W,
-    stop: impl Future<Output = ()>,
-) -> Result<(), io::Error>
-where
-    P: WorkspaceBackend,
-    R: AsyncRead + Send + Unpin + 'static,
-    W: AsyncWrite + Send + Unpin + 'static,
-{
+pub fn serve(
+    server: McpWorkspaceServer,
+    reader: impl AsyncRead + Send + Unpin + 'static,
+    writer: impl AsyncWrite + Send + Unpin + 'static,
+    stop: impl Future<Output = ()> + Send + 'static,
+) -> BoxFuture<'static, io::Result<()>> {
+    serve_transport(server, LineTransport::new(reader, writer), Box::pin(stop))
+}
+
+/// Serves a client. The future is boxed so that it is compiled in this crate, and not in each one that awaits it.
+fn serve_transport(
+    server: McpWorkspaceServer,
+    transport: LineTransport,
+    stop: BoxFuture<'static, ()>,
+) -> BoxFuture<'static, io::Result<()>> {
     let (sessions, end) = (Arc::new(OpenMcpSessions::default()), CancellationToken::new());
     let input_ended = CancellationToken::new();
     let handler = SessionHandler::new(server, sessions.clone(), input_ended.clone());
-    let transport = BoundedTransport {
-        inner: LineTransport::new(reader, writer),
-        open_requests: Arc::default(),
-        input_ended,
-    };
-    let serving = async {
-        match serve_server_with_ct(handler, transport, end.clone()).await {
-            Ok(running) => running.waiting().await.map(drop).map_err(io::Error::other),
-            // A client may disconnect before it sends anything.
-            Err(ServerInitializeError::ConnectionClosed(_) | ServerInitializeError::Cancelled) => Ok(()),
-            Err(error) => Err(io::Error::new(io::ErrorKind::InvalidData, error.to_string())),
-        }
-    };
-    tokio::pin!(serving);
-    let result = tokio::select! {
-        result = &mut serving => result,
-        () = stop => {
-            end.cancel();
-            // A client that does not read must not delay the end.
-            timeout(SHUTDOWN_TIMEOUT, serving).await.unwrap_or(Ok(()))
-        }
-    };
-    sessions.close_all().await;
-    result
+    let transport = BoundedTransport { inner: transport, open_requests: Arc::default(), input_ended };
+    Box::pin(async move {
+        let serving = async {
+            match serve_server_with_ct(handler, transport, end.clone()).await {
+                Ok(running) => running.waiting().await.map(drop).map_err(io::Error::other),
+                // A client may disconnect before it sends anything.
+                Err(ServerInitializeError::ConnectionClosed(_) | ServerInitializeError::Cancelled) => Ok(()),
+                Err(error) => Err(io::Error::new(io::ErrorKind::InvalidData, error.to_string())),
+            }
+        };
+        tokio::pin!(serving);
+        let result = tokio::select! {
+            result = &mut serving => result,
+            () = stop => {
+                end.cancel();
+                // A client that does not read must not delay the end.
+                timeout(SHUTDOWN_TIMEOUT, serving).await.unwrap_or(Ok(()))
+            }
+        };
+        sessions.close_all().await;
+        result
+    })
 }
 
 /// The requests that were read and not yet answered.
@@ -91,17 +94,13 @@ impl OpenRequests {
 }
 
 /// A transport that reads no more than it can answer, and signals the end of its input.
-struct BoundedTransport<R, W: AsyncWrite> {
-    inner: LineTransport<R, W>,
+struct BoundedTransport {
+    inner: LineTransport,
     open_requests: Arc<OpenRequests>,
     input_ended: CancellationToken,
 }
 
-impl<R, W> Transport<RoleServer> for BoundedTransport<R, W>
-where
-    R: AsyncRead + Send + Unpin + 'static,
-    W: AsyncWrite + Send + Unpin + 'static,
-{
+impl Transport<RoleServer> for BoundedTransport {
     type Error = io::Error;
 
     fn send(

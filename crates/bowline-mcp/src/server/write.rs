@@ -14,11 +14,10 @@ use bowline_text::lines::LineWindow;
 use bowline_tools::tools::describe::{count_lines, count_noun, describe_conflicts, describe_diff};
 use bowline_tools::tools::input::ToolInputFields;
 use bowline_tools::tools::write::{CurrentText, RequestedWrite, WriteDecision, decide_write, record_write};
-use bowline_workspace::files::{FileBackend, Requester, TextWriteOutcome};
+use bowline_workspace::files::{Requester, TextWriteOutcome};
 use serde_json::json;
 
 use super::DeniedOperation;
-use super::WorkspaceBackend;
 use super::batch;
 use super::outcome::ToolOutcome;
 use super::session::{CallContext, McpSession};
@@ -27,8 +26,8 @@ use super::session::{CallContext, McpSession};
 const ATTEMPTS: usize = 3;
 
 /// Executes the tool that writes a whole file.
-pub(crate) async fn write_file<P: WorkspaceBackend>(
-    session: &McpSession<P>,
+pub(crate) async fn write_file(
+    session: &McpSession,
     fields: ToolInputFields<'_>,
     context: &CallContext,
 ) -> Result<ToolOutcome, String> {
@@ -38,8 +37,8 @@ pub(crate) async fn write_file<P: WorkspaceBackend>(
 }
 
 /// Executes the tool that edits a file by search and replace.
-pub(crate) async fn edit_file<P: WorkspaceBackend>(
-    session: &McpSession<P>,
+pub(crate) async fn edit_file(
+    session: &McpSession,
     fields: ToolInputFields<'_>,
     context: &CallContext,
 ) -> Result<ToolOutcome, String> {
@@ -59,8 +58,8 @@ pub(crate) async fn edit_file<P: WorkspaceBackend>(
 }
 
 /// Executes the tool that appends to a file.
-pub(crate) async fn append_file<P: WorkspaceBackend>(
-    session: &McpSession<P>,
+pub(crate) async fn append_file(
+    session: &McpSession,
     fields: ToolInputFields<'_>,
     context: &CallContext,
 ) -> Result<ToolOutcome, String> {
@@ -81,8 +80,8 @@ fn parse_edit(fields: ToolInputFields<'_>) -> Result<SearchReplaceEdit, String> 
     })
 }
 
-async fn apply_change<P: WorkspaceBackend>(
-    session: &McpSession<P>,
+async fn apply_change(
+    session: &McpSession,
     path: &LexicalPath,
     requested: &RequestedWrite,
     context: &CallContext,
@@ -129,11 +128,7 @@ async fn apply_change<P: WorkspaceBackend>(
     Err(format!("nothing was written: {display_path} keeps changing: read it again, then write{hunks}"))
 }
 
-async fn read_current<P: WorkspaceBackend>(
-    session: &McpSession<P>,
-    path: &str,
-    display_path: &str,
-) -> Result<CurrentText, String> {
+async fn read_current(session: &McpSession, path: &str, display_path: &str) -> Result<CurrentText, String> {
     match session.backend.files().read(path, LineWindow::default()).await {
         Ok(read) => Ok(CurrentText::Text(read.text)),
         Err(RpcError::ResourceNotFound { .. }) => Ok(CurrentText::Missing),
@@ -157,8 +152,8 @@ pub(super) fn replaces_unseen_text(current: &CurrentText, verdict: Option<WriteV
     }
 }
 
-async fn finish_write<P: WorkspaceBackend>(
-    session: &McpSession<P>,
+async fn finish_write(
+    session: &McpSession,
     key: &str,
     requested: &RequestedWrite,
     current: &CurrentText,
