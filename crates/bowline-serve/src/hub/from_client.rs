@@ -233,7 +233,7 @@ impl Hub {
                 let response = message::result(&id, &json!({}));
                 self.respond(state, connection, None, &id, response);
             }
-            (_, id) => {
+            _ => {
                 self.ensure_attached(state, connection, session, self.log.last_seq(session));
                 self.forward(state, connection, session, worker, head, message);
             }
