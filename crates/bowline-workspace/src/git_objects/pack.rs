@@ -5,7 +5,7 @@ use std::fs::File;
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 
-use bowline_text::inflate::inflate;
+use miniz_oxide::inflate::decompress_slice_iter_to_slice;
 use rustix::fs::{FileType, Mode, OFlags};
 
 use super::GitObjectId;
@@ -182,8 +182,7 @@ impl Pack {
         if longest > bytes.len() && bytes.len() == ENTRY_BYTES {
             bytes = self.read_up_to(at, longest)?;
         }
-        let data = inflate(bytes.get(header.length..)?, size).ok()?;
-        Some((header.kind, data))
+        Some((header.kind, inflate(bytes.get(header.length..)?, size)?))
     }
 
     /// Reads up to `count` bytes of the entries; fewer at the end of the pack.
@@ -201,6 +200,15 @@ impl Pack {
         bytes.truncate(length);
         Some(bytes)
     }
+}
+
+/// Returns the content of a zlib stream if it has exactly `size` bytes. Bytes after the stream are ignored, and its checksum
+/// is not verified: git identifies an object by a hash.
+pub(super) fn inflate(stream: &[u8], size: usize) -> Option<Vec<u8>> {
+    // A stream expands at most 1032 times, so a wrong size does not allocate much more than the stream has.
+    let mut content = (size <= stream.len().saturating_mul(1032)).then(|| vec![0; size])?;
+    let inflated = decompress_slice_iter_to_slice(&mut content, std::iter::once(stream), true, true).ok()?;
+    (inflated == size).then_some(content)
 }
 
 /// Returns whether a pack has the beginning and the end that its index expects: one that was cut off has not.
