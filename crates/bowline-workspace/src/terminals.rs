@@ -43,7 +43,7 @@ mod terminal_task;
 
 pub use error::TerminalError;
 pub use output_subscription::{OutputEvent, OutputSubscription};
-pub use protocol::{Confinement, PtySize, ResourceLimits};
+pub use protocol::{Confinement, ResourceLimits};
 pub use registry::{MAX_RELEASED_BYTES, MAX_RELEASED_TERMINALS};
 pub use spawn::SupervisorProgram;
 pub use supervised_program::{ProgramSpec, ProgramStreams, SupervisedProgram};
@@ -85,8 +85,6 @@ pub struct TerminalOptions {
     pub temp_directory: PathBuf,
     /// The confinement of commands, if any.
     pub confinement: Option<Confinement>,
-    /// The size of the pseudo-terminal, if commands get one.
-    pub pty: Option<PtySize>,
 }
 
 impl TerminalOptions {
@@ -102,7 +100,7 @@ impl TerminalOptions {
         Self { inherited_env: inherited, ..Self::new(supervisor) }
     }
 
-    /// Returns the default options: pipes, `/bin/sh`, and no environment beyond what the request sets.
+    /// Returns the default options: `/bin/sh`, and no environment beyond what the request sets.
     #[must_use]
     pub fn new(supervisor: SupervisorProgram) -> Self {
         Self {
@@ -116,7 +114,6 @@ impl TerminalOptions {
             grace_period: Duration::from_millis(1500),
             temp_directory: PathBuf::from("/tmp"),
             confinement: None,
-            pty: None,
         }
     }
 }
@@ -136,8 +133,6 @@ pub struct PreparedCommand {
     pub env: Vec<(String, String)>,
     /// The maximum number of bytes of output to keep.
     pub output_limit: Option<u64>,
-    /// The size of the pseudo-terminal, if it gets one.
-    pub pty: Option<PtySize>,
     /// The confinement, if any.
     pub confinement: Option<Confinement>,
 }
@@ -278,7 +273,6 @@ impl LocalTerminals {
             reaches: command.named_paths,
             env,
             output_limit: asked.output_limit,
-            pty: settings.pty,
             confinement: settings.confinement.clone(),
         })
     }
@@ -298,16 +292,12 @@ impl LocalTerminals {
             env.retain(|(name, _)| name != "TMPDIR");
             env.push(("TMPDIR".to_owned(), scratch.display().to_string()));
         }
-        if prepared.pty.is_some() && !env.iter().any(|(name, _)| name == "TERM") {
-            env.push(("TERM".to_owned(), "xterm-256color".to_owned()));
-        }
         env.push((TERMINAL_ID_VARIABLE.to_owned(), id.to_string()));
         let argv = protocol::command_argv(&prepared.invocation, &settings.shell);
         let program = argv.first().cloned().unwrap_or_default();
         let job = CommandJob {
             argv,
             env,
-            pty: prepared.pty,
             input: CommandInput::Null,
             limits: settings.resource_limits,
             confinement: prepared.confinement,
