@@ -339,7 +339,7 @@ pub(super) fn merge_with_disk(
     if disk == loaded || disk == document.text().as_str() {
         return Ok(document.text().to_string());
     }
-    merge(loaded, document.text(), disk).map(|merged| merged.text)
+    merge(loaded, document.text(), disk)
 }
 
 fn to_open_document(path: &str, document: &Document) -> OpenDocument {

@@ -100,7 +100,7 @@ fn merge_texts(current: &CurrentFile, late: &LateWrite) -> Option<Vec<u8>> {
     let now = text::decode(current.bytes.clone()).ok()?;
     let read = |bytes: &[u8]| text::decode_as(bytes.to_owned(), now.format).ok();
     let merged = merge(&read(&late.base)?, &now.text, &read(&late.bytes)?).ok()?;
-    text::encode(&merged.text, now.format).ok()
+    text::encode(&merged, now.format).ok()
 }
 
 fn record_late_change(

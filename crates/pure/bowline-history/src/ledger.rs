@@ -430,7 +430,7 @@ pub fn decide_insertion(
         Knowledge::Whole(known) if end.is_empty() => at_end(known),
         Knowledge::Absent if end.is_empty() => at_end(""),
         // The insertion alone, without the changes of others.
-        Knowledge::Whole(known) => merge(live, known, &text).ok().map(|merged| Arc::new(merged.text)),
+        Knowledge::Whole(known) => merge(live, known, &text).ok().map(Arc::new),
         Knowledge::Hashed(_)
         | Knowledge::Windows(_)
         | Knowledge::Absent
@@ -478,8 +478,8 @@ fn merge_decision(base: &str, live: &str, content: &str) -> Result<LedgerDecisio
         return Ok(unmerged_decision(theirs, WriteVerdict::Replaced));
     }
     let merged = merge(base, live, &theirs).map_err(WriteRejectedError::Conflict)?;
-    let verdict = if merged.text == theirs { WriteVerdict::Replaced } else { WriteVerdict::Merged };
-    Ok(LedgerDecision { text: Arc::new(merged.text), known_text: Arc::new(theirs.into_owned()), verdict })
+    let verdict = if merged == theirs { WriteVerdict::Replaced } else { WriteVerdict::Merged };
+    Ok(LedgerDecision { text: Arc::new(merged), known_text: Arc::new(theirs.into_owned()), verdict })
 }
 
 /// Merges a decision with the file on disk, because saving a document over a file that has changed would lose that
@@ -495,7 +495,7 @@ fn merge_with_disk(
         return Ok(decision);
     }
     let merged = merge(loaded, &decision.text, disk).map_err(WriteRejectedError::DiskConflict)?;
-    Ok(LedgerDecision { text: Arc::new(merged.text), verdict: WriteVerdict::Merged, ..decision })
+    Ok(LedgerDecision { text: Arc::new(merged), verdict: WriteVerdict::Merged, ..decision })
 }
 
 #[cfg(test)]
