@@ -152,8 +152,6 @@ pub struct ScanReport {
 pub struct Observation {
     /// The changes, in the order in which they were handed on.
     pub changes: Vec<ScannedChange>,
-    /// Pairs of a deletion and a creation that are the same file, renamed: from, to.
-    pub renamed: Vec<(String, String)>,
     /// New or updated entries, to be stored.
     pub upsert: Vec<(String, KnownFile)>,
     /// Entries that are no longer known, to be removed from the store.

@@ -7,9 +7,7 @@ use std::fs;
 use std::io::ErrorKind;
 use std::sync::PoisonError;
 
-use bowline_history::changes::{
-    Change, ChangeId, ChangeOrigin, ChangeSource, FileState, PathsBySource, group_paths_by_source,
-};
+use bowline_history::changes::{Change, ChangeId, ChangeOrigin, ChangeSource, FileState};
 use bowline_history::undo::{
     self, ChangeOwner, ChangeSelection, ConflictResolution, FileMoves, ReversalDirection, TailStep,
 };
@@ -96,18 +94,6 @@ impl Workspace {
             changes.drain(..changes.len().saturating_sub(last));
         }
         Ok(changes)
-    }
-
-    /// Returns the files that a session changed in one of its turns, as far as the changes are in effect, grouped by
-    /// how they became known.
-    ///
-    /// # Errors
-    /// Fails if the journal cannot be read.
-    pub fn turn_files(&self, session: &str, turn: u64) -> Result<PathsBySource, FilesError> {
-        let changes = self.changes(&ChangeSelection::turn(session, turn))?;
-        let edits =
-            changes.iter().filter(|changed| changed.is_in_effect && changed.change.reverses.is_empty());
-        Ok(group_paths_by_source(edits.map(|changed| &changed.change)))
     }
 
     /// Returns a change.

@@ -27,10 +27,10 @@ use bowline_text::text::{self, DecodedText, Encoding, NotTextError, TextFormat};
 
 use super::apply::{
     ApplyError, ChangeGroup, CurrentFile, FileBytes, NewFile, PlannedChange, ProgressCallback, apply_changes,
-    check_risky_write, check_writable, default_mode, read_current,
+    check_risky_write, default_mode, read_current,
 };
 use super::batch::{self, BatchAgreement, BatchEditError, BatchOutcome, BatchPreview};
-use super::documents::{DocumentEvent, Documents};
+use super::documents::Documents;
 use super::merged_writes::{MergedWrite, adopt_repeated_write, restore_merged};
 use super::recover::recover_interrupted;
 use super::session::document_version;
@@ -40,7 +40,7 @@ use crate::disk;
 use crate::disk::writers::{self, WaitPurpose, WriterState};
 use crate::error::FilesError;
 use crate::journal::{ApplyMethod, ChangeDraft, DraftContent, DraftSide};
-use crate::roots::{AdmitError, AdmittedPath};
+use crate::roots::AdmittedPath;
 use bowline_storage::clock::now;
 use bowline_storage::file_clock::now_ns;
 
@@ -343,55 +343,6 @@ impl WorkspaceSession {
             protection: decided.admitted.protection(),
             drops_privileges: !held && unprivileged_mode(decided.current.as_ref()).is_some(),
         })
-    }
-
-    /// Deletes a file, if it is as the session last saw it.
-    ///
-    /// # Errors
-    /// Returns why it was not deleted: it does not exist, or it changed since the session read it.
-    pub fn delete(&self, path: &str, origin: &ChangeOrigin) -> Result<Option<ChangeId>, FilesError> {
-        let workspace = &self.workspace;
-        let mut writer = workspace.writer();
-        recover_interrupted(workspace, &mut writer, &self.roots)?;
-        let _lock = writer.journal.lock()?;
-        for _ in 0..MAX_ATTEMPTS {
-            let admitted = self.roots.admit(path, Access::Write)?;
-            let mut documents = workspace.documents();
-            let Some(current) = read_current(workspace, &self.roots, &admitted)? else {
-                return Err(AdmitError::NotFound(path.to_owned()).into());
-            };
-            check_writable(workspace, &self.roots, &admitted, &current.stat)?;
-            self.check_deletion(&admitted, &current, &documents)?;
-            let known_by = documents.find(&admitted);
-            let canonical = admitted.canonical().to_owned();
-            let effect = PlannedChange {
-                admitted,
-                current: Some(current),
-                new: None,
-                tail: None,
-                moved_from: None,
-                reverses: Vec::new(),
-            };
-            let group = ChangeGroup {
-                roots: &self.roots,
-                origin,
-                changes: &[effect],
-                at: now(),
-                progress: ProgressCallback(None),
-            };
-            match apply_changes(workspace, &mut writer, &group) {
-                Ok(applied) => {
-                    if let Some(path) = known_by {
-                        documents.notify(&DocumentEvent::FileDeleted { path });
-                    }
-                    self.with_ledger(|ledger| ledger.record_absent(&canonical));
-                    return Ok(applied.first().map(|applied| applied.change));
-                }
-                Err(ApplyError::Raced(_)) => {}
-                Err(ApplyError::Failed(error)) => return Err(error),
-            }
-        }
-        Err(FilesError::KeepsChanging(path.to_owned()))
     }
 
     /// Returns the effect of the operations of a batch, without performing them. Reads have no effect.

@@ -462,7 +462,7 @@ a
         expect![[r#"
             ! -32602 "$ROOT/f is a directory: list it, or name a file in it"
             ! -32602 "$ROOT/ is a directory: list it, or name a file in it"
-            ! -32602 "$ROOT/f is a directory: list it, or name a file in it"
+            ! -32602 {"kind":"notEmpty","path":"$ROOT/f"}
             $ROOT/f/
             $ROOT/f/a
         "#]],

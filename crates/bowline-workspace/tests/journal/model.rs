@@ -248,7 +248,7 @@ fn describe_journal(journal: &Journal) -> String {
         .baseline()
         .unwrap()
         .iter()
-        .map(|row| (row.path.parse().unwrap(), content_number(&row.hash.unwrap())))
+        .map(|row| (row.path.parse().unwrap(), content_number(&row.known.hash.unwrap())))
         .collect();
     format!("{listed:#?} {pending:#?} {kept:?} {baseline:?}")
 }
