@@ -71,8 +71,6 @@ pub struct TerminalOptions {
     pub supervisor_idle_timeout: Duration,
     /// The user's environment, part of which is passed to commands.
     pub inherited_env: BTreeMap<String, String>,
-    /// The variables passed in addition to those every command gets, by name or as `PREFIX_*`.
-    pub allowed_env: Vec<String>,
     /// The limits of the number of terminals and of their output.
     pub limits: TerminalLimits,
     /// The resource limits of a command.
@@ -107,7 +105,6 @@ impl TerminalOptions {
             supervisor,
             supervisor_idle_timeout: Duration::from_secs(30),
             inherited_env: BTreeMap::new(),
-            allowed_env: Vec::new(),
             limits: TerminalLimits::default(),
             resource_limits: ResourceLimits::default(),
             shell: "/bin/sh".to_owned(),
@@ -262,7 +259,7 @@ impl LocalTerminals {
     pub fn prepare(&self, asked: CommandRequest) -> Result<PreparedCommand, TerminalError> {
         let TerminalRegistry { session, options: settings, .. } = &*self.registry;
         let invocation = terminal::parse_invocation(&asked.command, &asked.args)?;
-        let env = terminal::command_environment(&settings.inherited_env, &settings.allowed_env, &asked.env)?;
+        let env = terminal::command_environment(&settings.inherited_env, &asked.env)?;
         let cwd = asked.cwd.unwrap_or_else(|| session.roots().cwd().to_owned());
         let directory = session.working_directory(&cwd)?;
         let command = resolve_command(session, invocation, directory.path.clone(), asked.env);

@@ -35,13 +35,6 @@ fn walk_tree(of: Pid, visit: impl Fn(Pid)) -> Vec<Pid> {
     found
 }
 
-/// Returns the memory in use by a process, in bytes.
-pub(super) fn memory_bytes(pid: Pid) -> u64 {
-    let status = fs::read_to_string(format!("/proc/{}/status", pid.as_raw_pid())).unwrap_or_default();
-    let used = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
-    used.and_then(|used| used.split_whitespace().next()?.parse::<u64>().ok()).unwrap_or_default() * 1024
-}
-
 /// Sends a signal to each process. Processes that have exited or belong to another user are skipped.
 pub(super) fn send_signal(processes: &[Pid], signal: Signal) {
     for pid in processes {

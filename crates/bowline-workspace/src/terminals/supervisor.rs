@@ -239,29 +239,15 @@ impl CommandOwner<'_> {
 
     /// Kills the command if it exceeds a limit. Returns whether to check again soon.
     fn check_limits(&mut self) -> bool {
-        let (limits, own) = (self.limits, getpid());
-        if self.kill_at.is_some() || (limits.processes.is_none() && limits.memory.is_none()) {
-            return false;
+        let Some(limit) = self.limits.processes.filter(|_| self.kill_at.is_none()) else { return false };
+        let count = process_tree::descendants(getpid()).len() as u64;
+        if count <= limit {
+            return count > limit / 4;
         }
-        let processes = process_tree::descendants(own);
-        let count = processes.len() as u64;
-        let memory =
-            limits.memory.map_or(0, |_| processes.iter().map(|pid| process_tree::memory_bytes(*pid)).sum());
-        let exceeded = match (limits.processes, limits.memory) {
-            (Some(limit), _) if count > limit => {
-                format!("the command had {count} processes, the limit is {limit}")
-            }
-            (_, Some(limit)) if memory > limit => {
-                format!("the command had {memory} bytes of memory in use, the limit is {limit}")
-            }
-            (most, largest) => {
-                return most.is_some_and(|limit| count > limit / 4)
-                    || largest.is_some_and(|limit| memory > limit / 4);
-            }
-        };
         // A graceful end would give it time to take even more.
         kill_all();
         self.kill_at = Some(Instant::now());
+        let exceeded = format!("the command had {count} processes, the limit is {limit}");
         self.send_reports(&[SupervisorReport::Exceeded(exceeded)]);
         false
     }
@@ -385,6 +371,4 @@ fn apply_limits(limits: &ResourceLimits) {
     };
     set(Resource::Core, Some(0));
     set(Resource::Nofile, limits.open_files);
-    set(Resource::Data, limits.memory_each);
-    set(Resource::Nproc, limits.user_processes);
 }

@@ -247,26 +247,10 @@ async fn a_fork_bomb_is_put_out() {
 }
 
 #[tokio::test]
-async fn too_much_memory_ends_the_command() {
-    let lab =
-        TerminalFixture::with_options(|settings| settings.resource_limits.memory = Some(64 * 1024 * 1024));
-    let id = lab.start("head -c 100000000 /dev/zero | (cat; sleep 1000) | tail -n 1").await;
-    assert_eq!(Some(lab.wait(&id).await), exit_signal("SIGKILL"));
-    let shown = lab.terminals.output(&id).await.unwrap();
-    assert!(
-        shown.text.ends_with(" bytes of memory in use, the limit is 67108864: it was ended\n"),
-        "{shown:?}"
-    );
-}
-
-#[tokio::test]
 async fn limits_hold_for_every_process() {
-    let lab = TerminalFixture::with_options(|settings| {
-        settings.resource_limits.memory_each = Some(256 * 1024 * 1024);
-        settings.resource_limits.open_files = Some(64);
-    });
-    let shown = lab.run("ulimit -n; ulimit -d; ulimit -c; ulimit -Hn").await;
-    assert_eq!(shown.text, "64\n262144\n0\n64\n");
+    let lab = TerminalFixture::with_options(|settings| settings.resource_limits.open_files = Some(64));
+    let shown = lab.run("ulimit -n; ulimit -c; ulimit -Hn").await;
+    assert_eq!(shown.text, "64\n0\n64\n");
 }
 
 #[tokio::test]

@@ -38,7 +38,7 @@ impl ConfinementSupport {
     /// Detects the support by confining a dedicated thread.
     #[must_use]
     pub fn detect() -> Self {
-        let nothing = Confinement { writable: Vec::new(), network: false };
+        let nothing = Confinement { writable: Vec::new() };
         let tried = thread::scope(|scope| {
             let confined = scope.spawn(|| (restrict_files(&nothing, None), restrict_network()));
             confined.join()
@@ -58,9 +58,7 @@ pub(super) fn spawn_confined(
     let spawned = thread::scope(|scope| {
         let confined = scope.spawn(|| {
             restrict_files(confinement, scratch).map_err(StartError::Unconfinable)?;
-            if !confinement.network {
-                restrict_network().map_err(StartError::Unconfinable)?;
-            }
+            restrict_network().map_err(StartError::Unconfinable)?;
             command.spawn().map_err(|error| to_start_error(&error))
         });
         confined.join()
