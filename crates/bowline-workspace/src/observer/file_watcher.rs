@@ -194,12 +194,6 @@ impl FileWatcher {
         }
     }
 
-    /// Returns whether the watcher still reports changes; if not, everything is always dirty.
-    #[must_use]
-    pub fn is_reliable(&self) -> bool {
-        self.is_reliable
-    }
-
     /// Returns where files may have changed since the last call, and watches new directories there. A scan after this
     /// call finds every change before it; the next call reports every change after it.
     pub fn take_dirty(&mut self, roots: &Roots) -> DirtyPaths {

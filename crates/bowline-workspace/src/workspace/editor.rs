@@ -248,22 +248,6 @@ impl Workspace {
         shared.iter().map(|(path, of_file)| (path.clone(), of_file.clone())).collect()
     }
 
-    /// Returns the diagnostics of a file.
-    ///
-    /// # Errors
-    /// Returns why the path is not in this workspace.
-    pub fn file_diagnostics(&self, path: &str) -> Result<Option<FileDiagnostics>, FilesError> {
-        let admitted = self.inner.roots.admit(path, Access::Read)?;
-        Ok(self.lock_diagnostics().get(admitted.canonical()).cloned())
-    }
-
-    /// Subscribes to the paths of files whose diagnostics change, disappear or become outdated from now on. A listener
-    /// that falls 256 paths behind is dropped; it should query [`diagnostics`](Workspace::diagnostics) again.
-    #[must_use]
-    pub fn diagnostic_events(&self) -> Receiver<String> {
-        self.lock_diagnostics().subscribe()
-    }
-
     /// Reloads the document at a path, if it is open, has no unsaved text, and its file changed.
     pub(super) fn refresh_document(&self, admitted: &AdmittedPath) -> Result<(), FilesError> {
         let disk = admitted.target().map(|found| disk::file_version(&found.stat));

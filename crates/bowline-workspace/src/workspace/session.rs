@@ -10,7 +10,7 @@ use std::sync::{Arc, PoisonError};
 use bowline_history::changes::ChangeOrigin;
 use bowline_history::documents::{Document, DocumentTextSource, resolve_text_source};
 use bowline_history::ledger::{Ledger, TextVersion};
-use bowline_policy::paths::{Access, Protection};
+use bowline_policy::paths::Access;
 use bowline_protocol::file_extension::operations::{ListOperation, ReadOperation};
 use bowline_protocol::file_extension::{
     FileError, ListDirectoryResponse, ReadFileResponse, StatFileResponse,
@@ -60,8 +60,6 @@ pub struct ReadText {
     pub source: TextSource,
     /// Whether it is the whole text.
     pub is_whole: bool,
-    /// Why the path is protected from reading.
-    pub protection: Option<Protection>,
     /// How many hard links the file has: others may lie outside of the session's directories.
     pub link_count: u64,
 }
@@ -377,8 +375,8 @@ impl WorkspaceSession {
         whole: bool,
     ) -> ReadText {
         let path = admitted.canonical().to_owned();
-        let (protection, link_count) = (admitted.protection(), admitted.link_count());
-        ReadText { text, path, source: served, is_whole: whole, protection, link_count }
+        let link_count = admitted.link_count();
+        ReadText { text, path, source: served, is_whole: whole, link_count }
     }
 
     pub(super) fn with_ledger<T>(&self, act: impl FnOnce(&mut Ledger) -> T) -> T {

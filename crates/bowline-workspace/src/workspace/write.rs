@@ -70,8 +70,6 @@ pub struct WriteOutcome {
     pub change: Option<ChangeId>,
     /// The file's text now. It differs from what was sent if it was merged or its line endings were kept.
     pub text: Arc<String>,
-    /// Why the path is protected from writing.
-    pub protection: Option<Protection>,
     /// Whether the write removed the file's setuid or setgid bit.
     pub drops_privileges: bool,
     /// Whether the system cannot detect if another program has the file open for writing.
@@ -480,7 +478,6 @@ impl WorkspaceSession {
             version,
             document,
             content: "",
-            unseen_writes: self.workspace.inner.options.unseen,
         };
         decide_deletion(&situation)
             .map_err(|why| FilesError::WriteRejected { path: admitted.requested_path().to_owned(), why })
@@ -583,7 +580,6 @@ impl WorkspaceSession {
             version: live.version,
             document: live.document,
             content,
-            unseen_writes: self.workspace.inner.options.unseen,
         };
         let decision = decide_write(&situation)
             .map_err(|why| FilesError::WriteRejected { path: admitted.requested_path().to_owned(), why })?;
@@ -601,7 +597,6 @@ impl WorkspaceSession {
         let text = decision.text;
         let bytes = encode_shared(&text, format, admitted.requested_path())?;
         let path = admitted.canonical().to_owned();
-        let protection = admitted.protection();
         let held = current.as_ref().is_some_and(|current| *current.bytes == *bytes);
         let mut change = None;
         let mut stat = current.as_ref().map(|current| current.stat);
@@ -642,7 +637,6 @@ impl WorkspaceSession {
             verdict,
             change,
             text,
-            protection,
             drops_privileges,
             is_unguarded,
             is_edited: false,
