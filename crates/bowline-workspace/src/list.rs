@@ -2,10 +2,12 @@
 
 use std::ops::ControlFlow;
 
+use bowline_policy::paths::path_below;
+
 use crate::roots::{AdmittedPath, Roots};
 use crate::walker::{
     self, EntryKind, EntryMetadata, IgnoreRulesCache, StartVisibility, WalkOptions, WalkOrder,
-    WalkStartOutcome, path_below,
+    WalkStartOutcome,
 };
 
 pub use crate::walker::IgnoredFiles;

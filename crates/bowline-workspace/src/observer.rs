@@ -17,12 +17,13 @@ use std::ops::ControlFlow;
 
 use bowline_history::observation::KnownFile;
 
+use bowline_policy::paths::path_below;
+
 use crate::git_objects::GitObjects;
 use crate::journal::GitObjectId;
 use crate::roots::Roots;
 use crate::walker::{
     FileSystemScope, IgnoreFileTexts, IgnoreSnapshot, MAX_ENTRIES, WalkReport, ignore_file_directory,
-    path_below,
 };
 
 mod contents;

@@ -27,7 +27,7 @@ mod repository;
 mod walk;
 
 pub(crate) use handles::{FileLocation, SpecialFile};
-pub(crate) use kernel::is_system_file_system;
+pub(crate) use kernel::{is_same_file, is_system_file_system};
 pub(crate) use repository::{GitRepositories, find_git_objects};
 
 /// A directory that a session may work in.

@@ -13,10 +13,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
 use std::thread;
 
+use bowline_policy::paths::path_below;
+
 use crate::roots::{AdmittedPath, Roots};
 use crate::walker::{
     self, EntryKind, EntryMetadata, IgnoreRulesCache, StartVisibility, WalkEntry, WalkOptions, WalkOrder,
-    WalkStartOutcome, path_below,
+    WalkStartOutcome,
 };
 
 mod lines;

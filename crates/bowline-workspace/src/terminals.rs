@@ -153,17 +153,6 @@ impl PreparedCommand {
 /// Links created later are not seen: an agent that may run commands that create links can redirect the files of others.
 #[must_use]
 pub fn resolve_command(
-    session: &WorkspaceSession,
-    invocation: Invocation,
-    cwd: String,
-    env: Vec<(String, String)>,
-) -> CommandSpec {
-    resolve_command_in(session.roots(), invocation, cwd, env)
-}
-
-/// Like [`resolve_command`], with roots instead of a session: for commands that run elsewhere.
-#[must_use]
-pub fn resolve_command_in(
     roots: &Roots,
     invocation: Invocation,
     cwd: String,
@@ -262,7 +251,7 @@ impl LocalTerminals {
         let env = terminal::command_environment(&settings.inherited_env, &asked.env)?;
         let cwd = asked.cwd.unwrap_or_else(|| session.roots().cwd().to_owned());
         let directory = session.working_directory(&cwd)?;
-        let command = resolve_command(session, invocation, directory.path.clone(), asked.env);
+        let command = resolve_command(session.roots(), invocation, directory.path.clone(), asked.env);
         Ok(PreparedCommand {
             invocation: command.invocation,
             directory,

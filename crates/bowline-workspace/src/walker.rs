@@ -14,7 +14,7 @@ use std::ops::ControlFlow;
 use std::os::fd::OwnedFd;
 
 use bowline_history::observation::FileStamp;
-use bowline_policy::paths::{Access, LexicalPath, find_protection};
+use bowline_policy::paths::{Access, LexicalPath, find_protection, path_below};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
@@ -331,7 +331,7 @@ pub(crate) fn visit_path(roots: &Roots, path: &str, visit: &mut WalkVisitor<'_>)
             let kind = FileType::from_raw_mode(stat.st_mode).into();
             let (stamp, directory) = (file_stamp(&stat), &directory);
             let entry = WalkEntry { path, name, kind, stamp, was_hidden: false, directory };
-            visit(&entry).discard();
+            _ = visit(&entry);
         }
     }
     Ok(())
@@ -351,12 +351,6 @@ pub(crate) fn find_root<'r, 'p>(roots: &'r Roots, path: &'p str) -> Option<(Root
         .min_by_key(|(_, rest)| rest.len())
 }
 
-/// Returns a normalised path relative to a directory that contains it.
-pub(crate) fn path_below<'p>(path: &'p str, directory: &str) -> Option<&'p str> {
-    let rest = path.strip_prefix(directory.trim_end_matches('/'))?;
-    if rest.is_empty() { Some("") } else { rest.strip_prefix('/') }
-}
-
 fn path_names(path: &str) -> impl Iterator<Item = &str> {
     path.split('/').filter(|name| !name.is_empty())
 }
@@ -364,15 +358,6 @@ fn path_names(path: &str) -> impl Iterator<Item = &str> {
 /// Returns whether a name is that of a version control store.
 pub(crate) fn is_version_control_store(name: &str) -> bool {
     matches!(name, ".git" | ".hg" | ".svn")
-}
-
-/// Discards the control flow at the end of a walk: the report already says whether it was stopped.
-trait DiscardFlow {
-    fn discard(self);
-}
-
-impl DiscardFlow for ControlFlow<()> {
-    fn discard(self) {}
 }
 
 fn open_at(directory: &OwnedFd, name: &str, flags: OFlags) -> Result<OwnedFd, Errno> {

@@ -12,9 +12,9 @@ use rustix::io::Errno;
 
 use super::ignore_rules::{HiddenState, IgnoreRules, IgnoreRulesCache};
 use super::{
-    DiscardFlow as _, EntryKind, EntryMetadata, FileSystemScope, IgnoredFiles, MAX_DEPTH, StartVisibility,
-    WalkEntry, WalkOptions, WalkOrder, WalkReport, WalkStartOutcome, WalkVisitor, is_version_control_store,
-    open_at, path_names, stat_at,
+    EntryKind, EntryMetadata, FileSystemScope, IgnoredFiles, MAX_DEPTH, StartVisibility, WalkEntry,
+    WalkOptions, WalkOrder, WalkReport, WalkStartOutcome, WalkVisitor, is_version_control_store, open_at,
+    path_names, stat_at,
 };
 use crate::roots::{RootHandle, Roots, is_system_file_system};
 use bowline_storage::file_clock::file_stamp;
@@ -160,7 +160,7 @@ impl<'w, 'v> Walker<'w, 'v> {
                     return WalkStartOutcome::Missing;
                 }
                 self.path.truncate(parent);
-                self.visit_entry(&directory, name, kind_and_stamp(&stat), hidden).discard();
+                _ = self.visit_entry(&directory, name, kind_and_stamp(&stat), hidden);
                 return WalkStartOutcome::Entry;
             }
             self.hidden = hidden;
@@ -172,7 +172,7 @@ impl<'w, 'v> Walker<'w, 'v> {
                 return WalkStartOutcome::Hidden;
             }
         }
-        self.walk_directory(&directory, depth).discard();
+        _ = self.walk_directory(&directory, depth);
         WalkStartOutcome::Directory
     }
 

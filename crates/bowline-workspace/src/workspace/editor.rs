@@ -12,9 +12,7 @@ use bowline_text::merge::merge;
 use bowline_text::text;
 use rustix::fs::Stat;
 
-use super::apply::{
-    ApplyError, ChangeGroup, FileBytes, NewFile, PlannedChange, ProgressCallback, apply_changes, read_current,
-};
+use super::apply::{ApplyError, ChangeGroup, FileBytes, NewFile, PlannedChange, apply_changes, read_current};
 use super::diagnostics::SharedDiagnostics;
 use super::documents::{DocumentEvent, Documents, FileAttributes};
 use super::recover::recover_interrupted;
@@ -160,15 +158,9 @@ impl Workspace {
         let mut stat = current.as_ref().map(|current| current.stat);
         if current.as_ref().is_none_or(|current| current.bytes != bytes) {
             let new = Some(NewFile { bytes: FileBytes::Owned(bytes), mode });
-            let effect =
-                PlannedChange { admitted, current, new, tail: None, moved_from: None, reverses: Vec::new() };
-            let group = ChangeGroup {
-                roots,
-                origin: &ChangeOrigin::default(),
-                changes: &[effect],
-                at: bowline_storage::clock::now(),
-                progress: ProgressCallback(None),
-            };
+            let change = PlannedChange::replace(admitted, current, new);
+            let origin = ChangeOrigin::default();
+            let group = ChangeGroup::single(roots, &origin, &change);
             let applied = apply_changes(self, writer, &group)?;
             stat = applied.first().and_then(|applied| applied.stat);
         }

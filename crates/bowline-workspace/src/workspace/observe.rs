@@ -28,7 +28,7 @@ use crate::disk::replace::is_temp_name;
 use crate::error::FilesError;
 use crate::git_objects::GitObjects;
 use crate::journal::{
-    ApplyMethod, BaselineRow, ChangeDraft, ChangeFilter, DraftContent, DraftSide, Journal, JournalError,
+    BaselineRow, ChangeDraft, ChangeFilter, DraftContent, DraftSide, Journal, JournalError,
 };
 use crate::observer::file_watcher::{DirtyPaths, FileWatcher, FileWatcherError, FileWatcherOptions};
 use crate::observer::{Observation, Observer, ObserverOptions, ScanEvent, ScanReport, ScannedChange};
@@ -537,16 +537,8 @@ fn record_changes(
             }),
             None => seen.before.as_ref().map(|known| draft_side(known, unstored.as_deref())),
         };
-        drafts.push(ChangeDraft {
-            origin,
-            source: source(seen),
-            path: &seen.path,
-            before,
-            after: seen.after.as_ref().map(|known| draft_side(known, bytes.as_deref())),
-            moved_from: None,
-            reverses: &[],
-            method: ApplyMethod::AlreadyApplied,
-        });
+        let after = seen.after.as_ref().map(|known| draft_side(known, bytes.as_deref()));
+        drafts.push(ChangeDraft::applied((origin, source(seen)), &seen.path, before, after));
     }
     let recorded = match journal.record(&drafts, at) {
         // A change that is already on the disk cannot be refused: it is recorded without its text, and undo leaves it

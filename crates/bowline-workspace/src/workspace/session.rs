@@ -10,7 +10,7 @@ use std::sync::{Arc, PoisonError};
 use bowline_history::changes::ChangeOrigin;
 use bowline_history::documents::{Document, DocumentTextSource, resolve_text_source};
 use bowline_history::ledger::{Ledger, TextVersion};
-use bowline_policy::paths::Access;
+use bowline_policy::paths::{Access, path_below};
 use bowline_protocol::file_extension::operations::{ListOperation, ReadOperation};
 use bowline_protocol::file_extension::{
     FileError, ListDirectoryResponse, ReadFileResponse, StatFileResponse,
@@ -186,7 +186,7 @@ impl WorkspaceSession {
         let directory = self.roots.admit(path, Access::Read)?;
         let mut listing = list::list(&self.roots, &directory, options)?;
         for (document, text) in self.workspace.unsaved_texts() {
-            let way = document.strip_prefix(directory.canonical()).and_then(|rest| rest.strip_prefix('/'));
+            let way = path_below(&document, directory.canonical()).filter(|way| !way.is_empty());
             let Some(way) = way.filter(|way| way.split('/').count() <= options.depth.max(1)) else {
                 continue;
             };

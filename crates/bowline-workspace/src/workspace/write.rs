@@ -26,7 +26,7 @@ use bowline_text::hash::ContentHash;
 use bowline_text::text::{self, DecodedText, Encoding, NotTextError, TextFormat};
 
 use super::apply::{
-    ApplyError, ChangeGroup, CurrentFile, FileBytes, NewFile, PlannedChange, ProgressCallback, apply_changes,
+    ApplyError, ChangeGroup, CurrentFile, FileBytes, NewFile, PlannedChange, apply_changes,
     check_risky_write, default_mode, read_current,
 };
 use super::batch::{self, BatchAgreement, BatchEditError, BatchOutcome, BatchPreview};
@@ -39,7 +39,7 @@ use super::{KeptText, WorkspaceSession, WorkspaceWriter};
 use crate::disk;
 use crate::disk::writers::{self, WaitPurpose, WriterState};
 use crate::error::FilesError;
-use crate::journal::{ApplyMethod, ChangeDraft, DraftContent, DraftSide};
+use crate::journal::{ChangeDraft, DraftSide};
 use crate::roots::AdmittedPath;
 use bowline_storage::clock::now;
 use bowline_storage::file_clock::now_ns;
@@ -412,20 +412,13 @@ impl WorkspaceSession {
         };
         let is_saved = draft(&unattributed, disk, had.as_deref());
         let is_changed = draft(origin, had.as_deref(), Some(&written));
-        fn side(bytes: &Option<Vec<u8>>, mode: u32) -> Option<DraftSide<'_>> {
-            bytes.as_ref().map(|bytes| DraftSide { content: DraftContent::Bytes(bytes), mode })
-        }
+        let path = admitted.canonical();
         let drafts: Vec<ChangeDraft<'_>> = drafts
             .iter()
-            .map(|(origin, before, after)| ChangeDraft {
-                origin,
-                source: ChangeSource::Written,
-                path: admitted.canonical(),
-                before: side(before, mode),
-                after: side(after, mode),
-                moved_from: None,
-                reverses: &[],
-                method: ApplyMethod::AlreadyApplied,
+            .map(|(origin, before, after)| {
+                let [before, after] =
+                    [before, after].map(|bytes| bytes.as_ref().map(|bytes| DraftSide::bytes(bytes, mode)));
+                ChangeDraft::applied((origin, ChangeSource::Written), path, before, after)
             })
             .collect();
         let recorded = writer.journal.record(&drafts, now())?;
@@ -605,15 +598,8 @@ impl WorkspaceSession {
             current.as_ref().is_some_and(|current| current.writer_state == WriterState::Unknown);
         if !held {
             let new = Some(NewFile { bytes, mode });
-            let effect =
-                PlannedChange { admitted, current, new, tail: None, moved_from: None, reverses: Vec::new() };
-            let group = ChangeGroup {
-                roots: &self.roots,
-                origin,
-                changes: &[effect],
-                at: now(),
-                progress: ProgressCallback(None),
-            };
+            let planned = PlannedChange::replace(admitted, current, new);
+            let group = ChangeGroup::single(&self.roots, origin, &planned);
             let applied = apply_changes(&self.workspace, writer, &group)?;
             for applied in applied {
                 change = Some(applied.change);

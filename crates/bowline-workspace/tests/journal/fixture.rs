@@ -4,13 +4,15 @@ use std::fmt::Write as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
-use bowline_history::changes::{Change, ChangeId, ChangeOrigin, ChangeSource, FileState, Reversal};
+use bowline_history::changes::{
+    Change, ChangeId, ChangeOrigin, ChangeOutcome, ChangeSource, FileState, Reversal,
+};
 use bowline_history::observation::{FileStamp, KnownFile};
 use bowline_text::hash::ContentHash;
 use bowline_text::time::Timestamp;
 use bowline_workspace::journal::{
-    ApplyMethod, BaselineRow, ChangeDraft, ChangeFilter, ChangeOutcome, DraftContent, DraftSide, Journal,
-    JournalEntry, JournalError, JournalNotice, Retention,
+    ApplyMethod, BaselineRow, ChangeDraft, ChangeFilter, DraftContent, DraftSide, Journal, JournalEntry,
+    JournalError, JournalNotice, Retention,
 };
 use expect_test::Expect;
 use tempfile::TempDir;

@@ -121,3 +121,14 @@ impl Change {
         self.origin.session.is_none() && self.origin.call.as_deref() == Some(KEPT_TEXT_CALL)
     }
 }
+
+/// The outcome of a change.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum ChangeOutcome {
+    /// It was applied.
+    Done,
+    /// It was not applied: the file is as before.
+    Abandoned,
+    /// Unknown: the file matches neither side of the change.
+    Unknown,
+}
