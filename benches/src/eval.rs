@@ -77,7 +77,7 @@ fn open_project(challenge: &EvalTask) -> Result<HostHarness> {
         let terminals = &mut settings.terminals;
         terminals.supervisor = SupervisorProgram { program, args: vec!["--supervise".into()] };
         let project = terminals.temp_directory.join("project");
-        terminals.confinement = Some(Confinement { writable: vec![project], network: false });
+        terminals.confinement = Some(Confinement { writable: vec![project] });
         settings.preset = Some(Preset::Full);
     })?;
     lab.user.answer_with(|_| QuestionReply::allow());

@@ -270,7 +270,6 @@ fn where_all_is_well_it_says_so() {
           ✓ paths: resolved by the kernel beneath the workspace (openat2)
           ✓ confinement: files, by Landlock N: commands can be kept from writing elsewhere
           ✓ confinement: network, by seccomp: commands can be kept from it
-          ✓ pseudo-terminals: there are some
           ✓ shell: /bin/sh
           · terminal: none on stdout, so no colours, and no chat
 

@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use bowline_history::changes::ChangeSource;
 use bowline_history::undo::{ChangeOwner, ChangeSelection};
 use bowline_host::SessionOptions;
 use bowline_policy::policy::Preset;
@@ -103,8 +104,16 @@ async fn changes_between_turns_belong_to_no_session() {
 
 /// Returns the files of a turn in three groups: written, changed by commands, observed.
 fn turn_files_text(stage: &HostFixture, turn: u64) -> String {
-    let sorted = stage.lab.host.workspace().turn_files("s1", turn).unwrap();
-    stage.normalize(&format!("{:?} {:?} {:?}", sorted.written, sorted.by_commands, sorted.observed))
+    let [mut written, mut by_commands, mut observed] = [const { Vec::new() }; 3];
+    for changed in stage.lab.host.workspace().changes(&ChangeSelection::turn("s1", turn)).unwrap() {
+        let group = match (changed.change.source, &changed.change.origin.command) {
+            (ChangeSource::Written, _) => &mut written,
+            (_, Some(_)) => &mut by_commands,
+            (_, None) => &mut observed,
+        };
+        group.push(changed.change.path);
+    }
+    stage.normalize(&format!("{written:?} {by_commands:?} {observed:?}"))
 }
 
 #[tokio::test]

@@ -27,7 +27,7 @@ pub(super) fn measure(rounds: usize, progress: &mut BenchProgress<'_>) -> Result
         diffs.push(took);
         let (took, merged) =
             time(1, || merge::merge(&base, &ours, &theirs).ok().context("the merge conflicts"))?;
-        ensure!(merged.text.lines().count() == LINES, "the merge lost lines");
+        ensure!(merged.lines().count() == LINES, "the merge lost lines");
         merges.push(took);
     }
     Ok((diffs, merges))

@@ -500,21 +500,6 @@ impl Approvals {
         Ok(self.judge_and_track(&policy, operation, &policy_context(holder)))
     }
 
-    /// Returns the policy's decision on an operation given one more rule, without side effects.
-    ///
-    /// # Errors
-    /// Returns an error if the policy cannot be used.
-    pub fn judge_with_rule(
-        &self,
-        rule: Rule,
-        holder: &GrantHolder,
-        operation: &Operation,
-    ) -> Result<PolicyDecision, PolicyError> {
-        let mut policy = Policy::clone(&*self.policy()?);
-        policy.rules.push(rule);
-        Ok(policy.evaluate(operation, &policy_context(holder)))
-    }
-
     /// Returns the current policy: the user's rules, and those of turns and sessions.
     ///
     /// # Errors

@@ -37,24 +37,12 @@ pub struct AuditOptions {
     pub max_file_bytes: u64,
     /// The maximum number of files kept; at least two.
     pub max_files: usize,
-    /// When entries become durable.
-    pub sync: AuditSync,
 }
 
 impl Default for AuditOptions {
     fn default() -> Self {
-        Self { max_file_bytes: 16 << 20, max_files: 8, sync: AuditSync::AtTurnEnd }
+        Self { max_file_bytes: 16 << 20, max_files: 8 }
     }
-}
-
-/// When entries become durable, so that they survive a power cut. They survive a crash of the process as soon as they
-/// are appended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum AuditSync {
-    /// When [`AuditLog::sync`] is called.
-    AtTurnEnd,
-    /// When they are appended.
-    Always,
 }
 
 /// An audit log open for appending. Several threads and processes may append to the same log.
@@ -131,8 +119,8 @@ impl AuditLog {
         read_entries(&self.directory, filter)
     }
 
-    /// Appends an entry and returns its number. Blocks until the log and its anchor have it: for microseconds, unless
-    /// [`AuditSync::Always`] is set.
+    /// Appends an entry and returns its number. Blocks until the log and its anchor have it, which takes microseconds; it
+    /// survives a crash of the process then, and a power cut after [`AuditLog::sync`].
     ///
     /// # Errors
     /// Fails if the entry is not certain to be in the log. The operation it records must not be carried out then.

@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::{env, fs, thread};
 
-use bowline_access::audit::{AuditFilter, AuditLog, AuditOptions, AuditSync, read_entries, verify};
+use bowline_access::audit::{AuditFilter, AuditLog, AuditOptions, read_entries, verify};
 use bowline_policy::audit::{
     AuditAction, AuditAnchor, AuditDecision, AuditEntry, AuditSubject, AuditVerifier, ChainHead,
     DecisionSource, VerificationReport,
@@ -456,8 +456,7 @@ fn a_torn_line_is_told_from_one_that_was_cut_and_closed_by_the_next_entry() {
 #[test]
 fn the_oldest_files_go_and_nothing_else_may() {
     let lab = AuditFixture::new();
-    let log =
-        lab.open_with_options(AuditOptions { max_file_bytes: 2000, max_files: 3, sync: AuditSync::Always });
+    let log = lab.open_with_options(AuditOptions { max_file_bytes: 2000, max_files: 3 });
     (1..=40).for_each(|number| assert_eq!(log.append(&entry(number)).unwrap(), number));
     log.sync().unwrap();
     let report = lab.verify();
@@ -569,7 +568,7 @@ fn the_anchor_knows_every_entry_that_was_answered_for() {
 #[test]
 fn two_logs_at_once_know_of_each_others_reads() {
     let lab = AuditFixture::new();
-    let settings = AuditOptions { max_file_bytes: 8 << 10, max_files: 100, sync: AuditSync::AtTurnEnd };
+    let settings = AuditOptions { max_file_bytes: 8 << 10, max_files: 100 };
     let logs = [lab.open_with_options(settings), lab.open()];
     for number in 0..200 {
         let log = &logs[usize::from(number % 7 < 3)];
@@ -594,7 +593,7 @@ fn spawn_child(test: &str, lab: &AuditFixture) -> std::process::Child {
 
 fn open_as_child(max_files: usize) -> Option<AuditLog> {
     let root = PathBuf::from(env::var_os(CHILD_VARIABLE)?);
-    let settings = AuditOptions { max_file_bytes: 64 << 10, max_files, sync: AuditSync::AtTurnEnd };
+    let settings = AuditOptions { max_file_bytes: 64 << 10, max_files };
     Some(AuditLog::open(&root.join("log"), &root.join("elsewhere/anchor"), settings).unwrap())
 }
 
@@ -621,7 +620,7 @@ fn threads_and_processes_append_to_one_chain() {
         return append_from_threads(log);
     }
     let lab = AuditFixture::new();
-    let settings = AuditOptions { max_file_bytes: 64 << 10, max_files: 100, sync: AuditSync::AtTurnEnd };
+    let settings = AuditOptions { max_file_bytes: 64 << 10, max_files: 100 };
     let mut children = [(); 2].map(|()| spawn_child("threads_and_processes_append_to_one_chain", &lab));
     append_from_threads(lab.open_with_options(settings));
     for child in &mut children {

@@ -21,7 +21,7 @@ use bowline_mcp::server::{
 use bowline_policy::operation::{Operation, OperationKind, OperationTarget};
 use bowline_policy::paths::Access;
 use bowline_workspace::roots::RootSpec;
-use bowline_workspace::terminals::{self, SupervisorProgram, resolve_command_in};
+use bowline_workspace::terminals::{self, SupervisorProgram, resolve_command};
 use clap::Args;
 use tokio::net::{TcpListener, lookup_host};
 use tokio::signal::unix::{SignalKind, signal};
@@ -286,7 +286,7 @@ fn denied_operations(host: &Host, denied: &DeniedOperation<'_>) -> Option<Vec<Op
             written.chain(deleted).collect()
         }
         DeniedOperation::Run { invocation, cwd, env } => {
-            let command = resolve_command_in(roots, invocation.clone(), cwd.to_owned(), env.to_vec());
+            let command = resolve_command(roots, invocation.clone(), cwd.to_owned(), env.to_vec());
             let target = OperationTarget::Command(command);
             Some(vec![Operation { kind: OperationKind::Execute, target }])
         }

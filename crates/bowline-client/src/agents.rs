@@ -24,13 +24,7 @@ pub const OWN_AGENT_NAME: &str = "bowline";
 const SHUTDOWN_GRACE: Duration = Duration::from_secs(1);
 
 /// An agent's limits: it is the user's own program, so Bowline sets none.
-const UNLIMITED: ResourceLimits = ResourceLimits {
-    processes: None,
-    memory: None,
-    memory_each: None,
-    open_files: None,
-    user_processes: None,
-};
+const UNLIMITED: ResourceLimits = ResourceLimits { processes: None, open_files: None };
 
 /// The command that starts an agent.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -17,8 +17,7 @@
 //! Changes on disk are attributed by turn. Before a turn begins, a scan finds changes that belong to no one (unless
 //! other turns are running); the scan at its end attributes changes to the turn, and the scan after a command to the
 //! command. If the agent can write only through the host (`HostOptions::writes_through_host_only`), all changes found
-//! while no command runs are the user's. For other agents this is unknown: `Workspace::turn_files` separates files
-//! written, found after commands, and merely observed.
+//! while no command runs are the user's. For other agents this is unknown.
 //!
 //! A [`LocalSession`] works in this process instead of over ACP: for an MCP client, or, relayed, for a proxy whose
 //! editor carries out the operations that the host authorizes and records.

@@ -5,7 +5,7 @@
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 
 use bowline_access::approvals::BoxFuture;
@@ -49,7 +49,7 @@ struct LocalSessionInner {
     session: Arc<SessionInner>,
     capabilities: HostCapabilities,
     // The name of the session's client.
-    agent: Mutex<Option<String>>,
+    agent: Option<String>,
     // The turn in progress, if the client has turns.
     active_turn: Mutex<Option<ActiveTurnGuard>>,
     // Permission requests that another client has to answer.
@@ -79,7 +79,7 @@ impl Host {
         let session = Arc::new(SessionInner::new(id, self.inner.clone(), files));
         session.record_start().await?;
         session.show(HostEvent::SessionOpened { session: &session.id, name: session.name() });
-        let (agent, turn, permissions) = (Mutex::new(agent), Mutex::default(), Mutex::default());
+        let (turn, permissions) = (Mutex::default(), Mutex::default());
         Ok(LocalSession {
             inner: Arc::new(LocalSessionInner {
                 session,
@@ -115,11 +115,6 @@ impl LocalSession {
     #[must_use]
     pub fn capabilities(&self) -> HostCapabilities {
         self.inner.capabilities
-    }
-
-    /// Sets the name of the session's client, for questions to the user.
-    pub fn set_agent_name(&self, agent: String) {
-        *self.inner.agent.lock().unwrap_or_else(PoisonError::into_inner) = Some(agent);
     }
 
     /// Ends the session: commands are killed, pending operations are cancelled, and its read state is dropped.
@@ -176,9 +171,8 @@ impl LocalSession {
         F: Future<Output = Result<T, RpcError>> + Send + 'static,
     {
         let cancel = CancelSignal::new();
-        let agent = self.inner.agent.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let context = OperationContext {
-            agent,
+            agent: self.inner.agent.clone(),
             call: call.map(str::to_owned),
             cancel: cancel.clone(),
             missing_file_quirk: None,

@@ -351,9 +351,6 @@ fn scan_to_window(
         let length = read_at_retrying(file, &mut buffer[..wanted], mark + offset)?;
         let chunk = &buffer[..length];
         if chunk.is_empty() {
-            if index.covered_bytes() == offset {
-                index.finish();
-            }
             break;
         }
         // Text has no NUL; without this check, a sparse file would be scanned to its end.

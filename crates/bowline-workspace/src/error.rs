@@ -284,8 +284,7 @@ impl From<FilesError> for RpcError {
                     }
                     WriteRejectedError::Stale
                     | WriteRejectedError::Deleted
-                    | WriteRejectedError::UnreadLines(_)
-                    | WriteRejectedError::NotRead => Vec::new(),
+                    | WriteRejectedError::UnreadLines(_) => Vec::new(),
                 };
                 Self::Conflict { path, reason: text, hunks }
             }

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use bowline_history::changes::{Change, ChangeId, ChangeOrigin, ChangeSource, Reversal};
+use bowline_history::changes::{Change, ChangeId, ChangeOrigin, ChangeOutcome, ChangeSource, Reversal};
 use bowline_text::hash::ContentHash;
 use bowline_text::time::Timestamp;
 use rusqlite::{Connection, Transaction};
@@ -95,6 +95,19 @@ pub struct ChangeDraft<'a> {
     pub method: ApplyMethod,
 }
 
+impl<'a> ChangeDraft<'a> {
+    /// Returns a change that is already on the disk.
+    pub(crate) fn applied(
+        (origin, source): (&'a ChangeOrigin, ChangeSource),
+        path: &'a str,
+        before: Option<DraftSide<'a>>,
+        after: Option<DraftSide<'a>>,
+    ) -> Self {
+        let method = ApplyMethod::AlreadyApplied;
+        Self { origin, source, path, before, after, moved_from: None, reverses: &[], method }
+    }
+}
+
 /// A file before or after a change.
 #[derive(Debug, Clone, Copy)]
 pub struct DraftSide<'a> {
@@ -102,6 +115,12 @@ pub struct DraftSide<'a> {
     pub content: DraftContent<'a>,
     /// The permission bits.
     pub mode: u32,
+}
+
+impl<'a> DraftSide<'a> {
+    pub(crate) fn bytes(bytes: &'a [u8], mode: u32) -> Self {
+        Self { content: DraftContent::Bytes(bytes), mode }
+    }
 }
 
 /// The content of a file, stored or only identified.
@@ -133,17 +152,6 @@ pub enum ApplyMethod {
     Tail(Vec<u8>),
     /// Nothing to apply: the change is already on disk, or an agent reported it.
     AlreadyApplied,
-}
-
-/// The outcome of a change.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum ChangeOutcome {
-    /// It was applied.
-    Done,
-    /// It was not applied: the file is as before.
-    Abandoned,
-    /// Unknown: the file matches neither side of the change.
-    Unknown,
 }
 
 /// A change as recorded in the journal.

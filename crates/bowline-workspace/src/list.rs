@@ -2,10 +2,12 @@
 
 use std::ops::ControlFlow;
 
+use bowline_policy::paths::path_below;
+
 use crate::roots::{AdmittedPath, Roots};
 use crate::walker::{
     self, EntryKind, EntryMetadata, IgnoreRulesCache, StartVisibility, WalkOptions, WalkOrder,
-    WalkStartOutcome, path_below,
+    WalkStartOutcome,
 };
 
 pub use crate::walker::IgnoredFiles;
@@ -50,8 +52,6 @@ pub struct Listing {
     pub entries: Vec<ListEntry>,
     /// Whether there are more entries.
     pub truncated: bool,
-    /// The number of names that are not UTF-8 or too long.
-    pub unnameable: u64,
     /// The number of directories that could not be read.
     pub unreadable: u64,
 }
@@ -117,12 +117,7 @@ pub fn list(roots: &Roots, directory: &AdmittedPath, options: &ListOptions) -> R
     }
     // A root inside the directory is walked separately, after the rest.
     entries.sort_unstable_by(|one, other| one.path.split('/').cmp(other.path.split('/')));
-    Ok(Listing {
-        entries,
-        truncated: report.truncated,
-        unnameable: report.not_utf8 + report.too_deep,
-        unreadable: report.unreadable,
-    })
+    Ok(Listing { entries, truncated: report.truncated, unreadable: report.unreadable })
 }
 
 #[cfg(test)]

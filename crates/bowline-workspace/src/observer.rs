@@ -17,12 +17,13 @@ use std::ops::ControlFlow;
 
 use bowline_history::observation::KnownFile;
 
+use bowline_policy::paths::path_below;
+
 use crate::git_objects::GitObjects;
 use crate::journal::GitObjectId;
 use crate::roots::Roots;
 use crate::walker::{
     FileSystemScope, IgnoreFileTexts, IgnoreSnapshot, MAX_ENTRIES, WalkReport, ignore_file_directory,
-    path_below,
 };
 
 mod contents;
@@ -152,8 +153,6 @@ pub struct ScanReport {
 pub struct Observation {
     /// The changes, in the order in which they were handed on.
     pub changes: Vec<ScannedChange>,
-    /// Pairs of a deletion and a creation that are the same file, renamed: from, to.
-    pub renamed: Vec<(String, String)>,
     /// New or updated entries, to be stored.
     pub upsert: Vec<(String, KnownFile)>,
     /// Entries that are no longer known, to be removed from the store.

@@ -27,7 +27,7 @@ mod repository;
 mod walk;
 
 pub(crate) use handles::{FileLocation, SpecialFile};
-pub(crate) use kernel::is_system_file_system;
+pub(crate) use kernel::{is_same_file, is_system_file_system};
 pub(crate) use repository::{GitRepositories, find_git_objects};
 
 /// A directory that a session may work in.
@@ -168,8 +168,7 @@ impl Resolver {
 #[derive(Debug)]
 pub struct AdmittedPath {
     requested: String,
-    access: Access,
-    // Invariant: below a root that allows `access`, and free of links when it was resolved.
+    // Invariant: below a root that allows the access, and free of links when it was resolved.
     canonical: LexicalPath,
     root: usize,
     target: Option<FileHandle>,
@@ -196,12 +195,6 @@ impl AdmittedPath {
     #[must_use]
     pub fn requested_path(&self) -> &str {
         &self.requested
-    }
-
-    /// Returns the access that it was admitted for.
-    #[must_use]
-    pub fn access(&self) -> Access {
-        self.access
     }
 
     /// Returns the canonical path, by which journal, ledger and documents identify the file.
@@ -491,7 +484,7 @@ impl Roots {
         let by_canonical_name =
             || if canonical.as_str() == path.as_str() { None } else { by_name.protection() };
         let protection = by_text.or_else(by_canonical_name).or_else(in_repository);
-        Ok(AdmittedPath { requested: asked(), access, canonical, root, target: found, protection })
+        Ok(AdmittedPath { requested: asked(), canonical, root, target: found, protection })
     }
 
     fn resolve(&self, path: &LexicalPath) -> Result<ResolveOutcome, ResolveError> {

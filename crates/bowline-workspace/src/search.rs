@@ -13,10 +13,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
 use std::thread;
 
+use bowline_policy::paths::path_below;
+
 use crate::roots::{AdmittedPath, Roots};
 use crate::walker::{
     self, EntryKind, EntryMetadata, IgnoreRulesCache, StartVisibility, WalkEntry, WalkOptions, WalkOrder,
-    WalkStartOutcome, path_below,
+    WalkStartOutcome,
 };
 
 mod lines;
@@ -39,19 +41,8 @@ pub enum PatternKind {
 pub enum CaseMode {
     /// Case matters.
     Sensitive,
-    /// Case does not matter.
-    Insensitive,
     /// Case matters only if the pattern has an upper-case letter.
     Smart,
-}
-
-/// How to treat secret files.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum SecretFiles {
-    /// Skip and count them.
-    Skip,
-    /// Search them.
-    Search,
 }
 
 /// The maximum number of matches of any search.
@@ -85,8 +76,6 @@ pub struct SearchQuery {
     pub max_file_size: u64,
     /// How to treat ignored files.
     pub ignored: IgnoredFiles,
-    /// How to treat secret files.
-    pub secrets: SecretFiles,
     /// Stops the search early when it becomes true.
     pub stop: Option<Arc<AtomicBool>>,
 }
@@ -106,7 +95,6 @@ impl SearchQuery {
             max_line_bytes: 1_000,
             max_file_size: 16 << 20,
             ignored: IgnoredFiles::Skip,
-            secrets: SecretFiles::Skip,
             stop: None,
         }
     }
@@ -324,7 +312,7 @@ impl TextSearch<'_> {
         let skipped = &mut self.result.skipped;
         // Directories above the root do not make a file secret: the user chose the root. This is checked here rather
         // than when the file is selected, because the walk is what takes longest.
-        if self.query.secrets == SecretFiles::Skip && walker::is_secret(&path[below..]) {
+        if walker::is_secret(&path[below..]) {
             skipped.secret += 1;
             return ControlFlow::Continue(());
         }

@@ -44,7 +44,7 @@ mod terminal_task;
 
 pub use error::TerminalError;
 pub use output_subscription::{OutputEvent, OutputSubscription};
-pub use protocol::{Confinement, PtySize, ResourceLimits};
+pub use protocol::{Confinement, ResourceLimits};
 pub use registry::{MAX_RELEASED_BYTES, MAX_RELEASED_TERMINALS};
 pub use spawn::SupervisorProgram;
 pub use supervised_program::{ProgramSpec, ProgramStreams, SupervisedProgram};
@@ -72,8 +72,6 @@ pub struct TerminalOptions {
     pub supervisor_idle_timeout: Duration,
     /// The user's environment, part of which is passed to commands.
     pub inherited_env: BTreeMap<String, String>,
-    /// The variables passed in addition to those every command gets, by name or as `PREFIX_*`.
-    pub allowed_env: Vec<String>,
     /// The limits of the number of terminals and of their output.
     pub limits: TerminalLimits,
     /// The resource limits of a command.
@@ -86,8 +84,6 @@ pub struct TerminalOptions {
     pub temp_directory: PathBuf,
     /// The confinement of commands, if any.
     pub confinement: Option<Confinement>,
-    /// The size of the pseudo-terminal, if commands get one.
-    pub pty: Option<PtySize>,
 }
 
 impl TerminalOptions {
@@ -103,21 +99,19 @@ impl TerminalOptions {
         Self { inherited_env: inherited, ..Self::new(supervisor) }
     }
 
-    /// Returns the default options: pipes, `/bin/sh`, and no environment beyond what the request sets.
+    /// Returns the default options: `/bin/sh`, and no environment beyond what the request sets.
     #[must_use]
     pub fn new(supervisor: SupervisorProgram) -> Self {
         Self {
             supervisor,
             supervisor_idle_timeout: Duration::from_secs(30),
             inherited_env: BTreeMap::new(),
-            allowed_env: Vec::new(),
             limits: TerminalLimits::default(),
             resource_limits: ResourceLimits::default(),
             shell: "/bin/sh".to_owned(),
             grace_period: Duration::from_millis(1500),
             temp_directory: PathBuf::from("/tmp"),
             confinement: None,
-            pty: None,
         }
     }
 }
@@ -137,8 +131,6 @@ pub struct PreparedCommand {
     pub env: Vec<(String, String)>,
     /// The maximum number of bytes of output to keep.
     pub output_limit: Option<u64>,
-    /// The size of the pseudo-terminal, if it gets one.
-    pub pty: Option<PtySize>,
     /// The confinement, if any.
     pub confinement: Option<Confinement>,
 }
@@ -162,17 +154,6 @@ impl PreparedCommand {
 /// Links created later are not seen: an agent that may run commands that create links can redirect the files of others.
 #[must_use]
 pub fn resolve_command(
-    session: &WorkspaceSession,
-    invocation: Invocation,
-    cwd: String,
-    env: Vec<(String, String)>,
-) -> CommandSpec {
-    resolve_command_in(session.roots(), invocation, cwd, env)
-}
-
-/// Like [`resolve_command`], with roots instead of a session: for commands that run elsewhere.
-#[must_use]
-pub fn resolve_command_in(
     roots: &Roots,
     invocation: Invocation,
     cwd: String,
@@ -266,10 +247,10 @@ impl LocalTerminals {
     pub fn prepare(&self, asked: CommandRequest) -> Result<PreparedCommand, TerminalError> {
         let TerminalRegistry { session, options: settings, .. } = &*self.registry;
         let invocation = terminal::parse_invocation(&asked.command, &asked.args)?;
-        let env = terminal::command_environment(&settings.inherited_env, &settings.allowed_env, &asked.env)?;
+        let env = terminal::command_environment(&settings.inherited_env, &asked.env)?;
         let cwd = asked.cwd.unwrap_or_else(|| session.roots().cwd().to_owned());
         let directory = session.working_directory(&cwd)?;
-        let command = resolve_command(session, invocation, directory.path.clone(), asked.env);
+        let command = resolve_command(session.roots(), invocation, directory.path.clone(), asked.env);
         Ok(PreparedCommand {
             invocation: command.invocation,
             directory,
@@ -277,7 +258,6 @@ impl LocalTerminals {
             reaches: command.named_paths,
             env,
             output_limit: asked.output_limit,
-            pty: settings.pty,
             confinement: settings.confinement.clone(),
         })
     }
@@ -297,16 +277,12 @@ impl LocalTerminals {
             env.retain(|(name, _)| name != "TMPDIR");
             env.push(("TMPDIR".to_owned(), scratch.display().to_string()));
         }
-        if prepared.pty.is_some() && !env.iter().any(|(name, _)| name == "TERM") {
-            env.push(("TERM".to_owned(), "xterm-256color".to_owned()));
-        }
         env.push((TERMINAL_ID_VARIABLE.to_owned(), id.to_string()));
         let argv = protocol::command_argv(&prepared.invocation, &settings.shell);
         let program = argv.first().cloned().unwrap_or_default();
         let job = CommandJob {
             argv,
             env,
-            pty: prepared.pty,
             input: CommandInput::Null,
             limits: settings.resource_limits,
             confinement: prepared.confinement,

@@ -14,7 +14,7 @@ use std::ops::ControlFlow;
 use std::os::fd::OwnedFd;
 
 use bowline_history::observation::FileStamp;
-use bowline_policy::paths::{Access, LexicalPath, find_protection};
+use bowline_policy::paths::{Access, LexicalPath, find_protection, path_below};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
@@ -33,8 +33,6 @@ use traversal::Walker;
 pub const MAX_DEPTH: usize = 256;
 /// The default maximum number of entries that a walk shows.
 pub const MAX_ENTRIES: u64 = 1_000_000;
-/// The maximum number of directories or files of a kind that a report names.
-pub const MAX_REPORTED_PATHS: usize = 16;
 
 /// How to treat entries that ignore rules hide.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -132,7 +130,6 @@ impl From<FileType> for EntryKind {
 pub struct WalkEntry<'a> {
     path: &'a str,
     name: &'a str,
-    depth: usize,
     kind: EntryKind,
     stamp: FileStamp,
     was_hidden: bool,
@@ -144,12 +141,6 @@ impl<'a> WalkEntry<'a> {
     #[must_use]
     pub fn path(&self) -> &'a str {
         self.path
-    }
-
-    /// Returns the depth below the walk's start; 1 is a direct child.
-    #[must_use]
-    pub fn depth(&self) -> usize {
-        self.depth
     }
 
     /// Returns whether ignore rules hid it at the last scan, if the walk tracks that.
@@ -204,22 +195,12 @@ pub(crate) fn stamp_of_regular_file(file: &File) -> io::Result<FileStamp> {
 pub struct WalkReport {
     /// How many entries were shown.
     pub entries: u64,
-    /// How many of them were files.
-    pub files: u64,
-    /// How many entries ignore rules hid, not counting their contents.
-    pub ignored: u64,
     /// How many names are not UTF-8, which the protocol cannot express.
     pub not_utf8: u64,
     /// How many paths are too long or too deep.
     pub too_deep: u64,
-    /// How many directories are on file systems that were not entered.
-    pub other_file_systems: u64,
     /// How many directories could not be read.
     pub unreadable: u64,
-    /// The first of these directories.
-    pub unreadable_paths: Vec<String>,
-    /// The first ignore files that were too large to be honoured.
-    pub oversized_ignore_files: Vec<String>,
     /// Whether the walk reached its maximum number of entries.
     pub truncated: bool,
     /// Whether the visitor stopped the walk.
@@ -230,16 +211,9 @@ impl WalkReport {
     /// Adds the report of another walk.
     pub(crate) fn add(&mut self, other: Self) {
         self.entries += other.entries;
-        self.files += other.files;
-        self.ignored += other.ignored;
         self.not_utf8 += other.not_utf8;
         self.too_deep += other.too_deep;
-        self.other_file_systems += other.other_file_systems;
         self.unreadable += other.unreadable;
-        self.unreadable_paths.extend(other.unreadable_paths);
-        self.unreadable_paths.truncate(MAX_REPORTED_PATHS);
-        self.oversized_ignore_files.extend(other.oversized_ignore_files);
-        self.oversized_ignore_files.truncate(MAX_REPORTED_PATHS);
         self.truncated |= other.truncated;
         self.stopped |= other.stopped;
     }
@@ -356,8 +330,8 @@ pub(crate) fn visit_path(roots: &Roots, path: &str, visit: &mut WalkVisitor<'_>)
         Ok(stat) => {
             let kind = FileType::from_raw_mode(stat.st_mode).into();
             let (stamp, directory) = (file_stamp(&stat), &directory);
-            let entry = WalkEntry { path, name, depth: 1, kind, stamp, was_hidden: false, directory };
-            visit(&entry).discard();
+            let entry = WalkEntry { path, name, kind, stamp, was_hidden: false, directory };
+            _ = visit(&entry);
         }
     }
     Ok(())
@@ -377,12 +351,6 @@ pub(crate) fn find_root<'r, 'p>(roots: &'r Roots, path: &'p str) -> Option<(Root
         .min_by_key(|(_, rest)| rest.len())
 }
 
-/// Returns a normalised path relative to a directory that contains it.
-pub(crate) fn path_below<'p>(path: &'p str, directory: &str) -> Option<&'p str> {
-    let rest = path.strip_prefix(directory.trim_end_matches('/'))?;
-    if rest.is_empty() { Some("") } else { rest.strip_prefix('/') }
-}
-
 fn path_names(path: &str) -> impl Iterator<Item = &str> {
     path.split('/').filter(|name| !name.is_empty())
 }
@@ -390,15 +358,6 @@ fn path_names(path: &str) -> impl Iterator<Item = &str> {
 /// Returns whether a name is that of a version control store.
 pub(crate) fn is_version_control_store(name: &str) -> bool {
     matches!(name, ".git" | ".hg" | ".svn")
-}
-
-/// Discards the control flow at the end of a walk: the report already says whether it was stopped.
-trait DiscardFlow {
-    fn discard(self);
-}
-
-impl DiscardFlow for ControlFlow<()> {
-    fn discard(self) {}
 }
 
 fn open_at(directory: &OwnedFd, name: &str, flags: OFlags) -> Result<OwnedFd, Errno> {

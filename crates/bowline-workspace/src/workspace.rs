@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use bowline_history::changes::ChangeOrigin;
 use bowline_history::foreign_files::ForeignFiles;
-use bowline_history::ledger::{Ledger, UnseenWriteBehavior};
+use bowline_history::ledger::Ledger;
 use bowline_text::time::Timestamp;
 use tokio::sync::broadcast::Receiver;
 
@@ -83,8 +83,6 @@ pub struct WorkspaceOptions {
     pub append_in_place_bytes: u64,
     /// When many new files are made durable at once. Defaults to [`BulkSyncCondition::IfCheap`].
     pub bulk_sync: BulkSyncCondition,
-    /// How to handle a write to a file that the session has not read completely.
-    pub unseen: UnseenWriteBehavior,
     /// How to handle a write to a file with several hard links.
     pub hard_links: RiskyWriteBehavior,
     /// How to handle a write to a read-only file.
@@ -104,7 +102,6 @@ impl Default for WorkspaceOptions {
             max_write_bytes: 64 << 20,
             append_in_place_bytes: 1 << 20,
             bulk_sync: BulkSyncCondition::IfCheap,
-            unseen: UnseenWriteBehavior::Overwrite,
             hard_links: RiskyWriteBehavior::Refuse,
             read_only_files: RiskyWriteBehavior::Refuse,
             retention: Retention::default(),

@@ -35,6 +35,7 @@ use bowline_workspace::workspace::{
 use rustix::fs::OFlags;
 use tempfile::TempDir;
 use test_support::file_clock;
+use test_support::fixture::delete_file;
 
 /// A project with one session.
 struct SessionProject {
@@ -160,9 +161,9 @@ fn document_events_keep_an_editor_in_sync() {
     assert_eq!(copy.apply_events(), [5]);
     assert_eq!(copy.text, *project.workspace.document(&project.path("a")).unwrap().unwrap().text);
     assert_eq!(project.workspace.open_documents().len(), 1);
-    project.session.delete(&project.path("a"), &project.origin()).unwrap_err();
+    delete_file(&project.session, &project.path("a"), &project.origin()).unwrap_err();
     project.read("a");
-    project.session.delete(&project.path("a"), &project.origin()).unwrap();
+    delete_file(&project.session, &project.path("a"), &project.origin()).unwrap();
     assert_eq!(copy.events.try_recv(), Ok(DocumentEvent::FileDeleted { path: project.path("a") }));
 }
 
@@ -472,7 +473,7 @@ fn a_restored_secret_is_never_readable_by_others() {
         SessionProject::with_options(WorkspaceOptions::default(), DiskCalls::with_injector(look.clone()));
     project.write_file(".env", "KEY=secret\n");
     fs::set_permissions(project.path(".env"), PermissionsExt::from_mode(0o600)).unwrap();
-    project.session.delete(&project.path(".env"), &project.origin()).unwrap();
+    delete_file(&project.session, &project.path(".env"), &project.origin()).unwrap();
     look.root.set(project.root.clone()).unwrap();
     project.workspace.undo(&select_session("s1")).unwrap();
     assert_eq!(*look.modes.lock().unwrap(), [0o600]);

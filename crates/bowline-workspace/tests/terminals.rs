@@ -12,8 +12,6 @@ mod confinement;
 mod fixture;
 #[path = "terminals/protocol.rs"]
 mod protocol;
-#[path = "terminals/pty.rs"]
-mod pty;
 #[path = "terminals/shutdown.rs"]
 mod shutdown;
 #[path = "terminals/stress.rs"]

@@ -33,7 +33,7 @@ use bowline_history::undo::{ChangeOwner, ChangeSelection};
 use bowline_text::lines::LineWindow;
 use serde_json::Value;
 
-pub use direct_backend::DirectBackend;
+pub use direct_backend::{DirectBackend, delete_file};
 use script::{FixtureScript, LineWords, StepBody};
 pub use script_dirs::{ScriptDirs, ScriptSetting};
 pub use wire_backend::WireBackend;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bowline_policy::audit::DecisionSource;
 use bowline_policy::policy::{Effect, PolicyDecision, ReasonBasis};
-use bowline_policy::question::{AnswerLifetime, Question, QuestionAnswer};
+use bowline_policy::question::{Question, QuestionAnswer};
 use bowline_protocol::rpc_error::RpcError;
 use bowline_protocol::schema::v1::PermissionOptionId;
 
@@ -53,8 +53,6 @@ pub enum OperationApproval {
     },
     /// The user, in answer to a question.
     Person {
-        /// The lifetime of the answer.
-        lifetime: AnswerLifetime,
         /// The agent's own option, if the user chose one.
         option: Option<PermissionOptionId>,
         /// The text to write instead of the agent's, if the user edited it.
@@ -77,7 +75,7 @@ impl OperationApproval {
         if answer.edited_text.is_some() && !question.is_editable() {
             return Err(ApprovalError::Failed("what is done here cannot be edited".to_owned()));
         }
-        Ok(Self::Person { lifetime: answer.lifetime, option: answer.option_id, text: answer.edited_text })
+        Ok(Self::Person { option: answer.option_id, text: answer.edited_text })
     }
 
     /// Returns the decision source for the audit log.

@@ -3,7 +3,7 @@
 //!
 //! The task or thread that holds the lock is the owner. A task that awaits its entry lets the other tasks of its runtime
 //! add theirs first, and then writes for all of them, which costs no thread switch. A write that may block is left to a
-//! thread: if the log is contended, has to be examined or rotated, syncs every entry, or was slow the last time.
+//! thread: if the log is contended, has to be examined or rotated, or was slow the last time.
 
 use std::future::poll_fn;
 use std::io;

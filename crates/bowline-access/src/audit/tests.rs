@@ -164,7 +164,6 @@ fn only_a_write_that_does_not_block_is_made_by_the_task() {
         // The first append examines the log.
         ("usual", usual, Duration::MAX, ["audit-log", "task", "task"]),
         ("slow", usual, slow, ["audit-log"; 3]),
-        ("synced", AuditOptions { sync: AuditSync::Always, ..usual }, Duration::MAX, ["audit-log"; 3]),
         ("rotated", AuditOptions { max_file_bytes: 900, ..usual }, Duration::MAX, ["audit-log"; 3]),
     ] {
         let lab = AuditLogFixture::new();

@@ -12,7 +12,7 @@ use super::discrepancy::AnchorDiscrepancies;
 use super::error::{AuditError, io_error};
 use super::log_file::{self, AnchorLock, EncodedAnchor, LogFile};
 use super::read::LogLines;
-use super::{AuditOptions, AuditSync, SharedLogFile};
+use super::{AuditOptions, SharedLogFile};
 use bowline_storage::clock::now;
 use bowline_storage::disk_calls::DiskCalls;
 use bowline_storage::{LockMode, OpenMode, sync_directory};
@@ -69,12 +69,12 @@ impl AuditWriter {
         (Arc::clone(&self.log), Arc::clone(&self.anchor))
     }
 
-    /// Returns whether the next append only writes: it need not examine the log, start a new file or sync.
+    /// Returns whether the next append only writes: it need not examine the log or start a new file.
     pub(super) fn is_ready(&self) -> bool {
         let has_room = |known: &EncodedAnchor| {
             known.anchor.file_bytes.saturating_add(MAX_BATCH_BYTES as u64) <= self.options.max_file_bytes
         };
-        self.options.sync == AuditSync::AtTurnEnd && self.last_anchor.as_ref().is_some_and(has_room)
+        self.last_anchor.as_ref().is_some_and(has_room)
     }
 
     /// Locks the log against other processes.
@@ -311,15 +311,8 @@ impl AuditWriter {
                 return (Err(error), count);
             }
         };
-        let synced = match self.options.sync {
-            AuditSync::Always => self.log.sync().and_then(|()| self.anchor.sync()),
-            AuditSync::AtTurnEnd => Ok(()),
-        };
-        let put = synced.map(|()| {
-            self.last_anchor = Some(anchor);
-            state
-        });
-        (put, count)
+        self.last_anchor = Some(anchor);
+        (Ok(state), count)
     }
 
     /// Starts a new file, and removes the oldest if there are too many.

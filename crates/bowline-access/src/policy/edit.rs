@@ -3,7 +3,7 @@
 use bowline_policy::operation::OperationKind;
 use bowline_policy::policy::{Preset, Rule, RuleMatcher, RuleSpec};
 use bowline_protocol::terminal::Invocation;
-use bowline_text::time::Timestamp;
+use bowline_storage::clock::format_iso8601;
 use toml_edit::{Array, ArrayOfTables, Datetime, DocumentMut, Item, Table, value};
 
 use super::parse::parse_plain_words;
@@ -104,29 +104,10 @@ fn rule_table(rule: &Rule) -> Option<Table> {
         RuleMatcher::Exact(Invocation::Shell(line)) => table.insert("exact", value(line)),
     };
     if let Some(end) = spec.expires {
-        table.insert("expires", value(timestamp_to_datetime(end)?));
+        table.insert("expires", value(format_iso8601(end).parse::<Datetime>().ok()?));
     }
     if let Some(note) = &spec.note {
         table.insert("note", value(note));
     }
     Some(table)
-}
-
-/// Converts a timestamp to a TOML date, if its year has at most four digits.
-fn timestamp_to_datetime(Timestamp(milliseconds): Timestamp) -> Option<Datetime> {
-    let (days, rest) = (milliseconds.div_euclid(86_400_000), milliseconds.rem_euclid(86_400_000));
-    let shifted = days.checked_add(719_468)?;
-    let (era, of_era) = (shifted.div_euclid(146_097), shifted.rem_euclid(146_097));
-    let year_of_era = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
-    let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let from_march = (5 * of_year + 2) / 153;
-    let day = of_year - (153 * from_march + 2) / 5 + 1;
-    let month = if from_march < 10 { from_march + 3 } else { from_march - 9 };
-    let year = year_of_era + era * 400 + i64::from(month <= 2);
-    if !(0..=9999).contains(&year) {
-        return None;
-    }
-    let (hour, minute) = (rest / 3_600_000, rest / 60_000 % 60);
-    let (second, fraction) = (rest / 1000 % 60, rest % 1000);
-    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{fraction:03}Z").parse().ok()
 }

@@ -3,7 +3,7 @@
 use std::io;
 use std::sync::{Arc, Mutex};
 
-use bowline_access::audit::{AuditFilter, AuditLog, AuditOptions, AuditSync, read_entries};
+use bowline_access::audit::{AuditFilter, AuditLog, AuditOptions, read_entries};
 use bowline_policy::audit::AuditSubject;
 use bowline_storage::disk_calls::{DiskCall, DiskCalls, DiskFaultInjector};
 use expect_test::expect;
@@ -106,7 +106,7 @@ fn check(settings: AuditOptions, at: usize, failure: DiskFailure) -> bool {
     let log = open(&lab, &disk, settings).unwrap();
     acknowledged.push((log.append(&entry(11)).unwrap(), 11));
 
-    let case = format!("{failure:?} at {at} with {:?}", settings.sync);
+    let case = format!("{failure:?} at {at}");
     let report = log.verify().unwrap();
     assert!(report.is_intact(), "{case}: {}", describe_report(&report));
     let kept: Vec<(u64, AuditSubject)> = read_entries(&lab.directory(), AuditFilter::default())
@@ -123,15 +123,11 @@ fn check(settings: AuditOptions, at: usize, failure: DiskFailure) -> bool {
 
 #[test]
 fn a_disk_that_fails_costs_no_acknowledged_entry_and_glues_no_lines() {
-    for sync in [AuditSync::AtTurnEnd, AuditSync::Always] {
-        // Small enough to rotate, and to remove the oldest files.
-        let settings = AuditOptions { max_file_bytes: 1200, max_files: 2, sync };
-        // With syncs, each entry waits for the disk, so fewer failures are tried.
-        let failures = if sync == AuditSync::Always { &FAILURES[..1] } else { &FAILURES };
-        for &failure in failures {
-            let calls = (0..).take_while(|&at| check(settings, at, failure)).count();
-            assert!(calls > 25, "{calls} calls with {sync:?}");
-        }
+    // Small enough to rotate, and to remove the oldest files.
+    let settings = AuditOptions { max_file_bytes: 1200, max_files: 2 };
+    for failure in FAILURES {
+        let calls = (0..).take_while(|&at| check(settings, at, failure)).count();
+        assert!(calls > 25, "{calls} calls");
     }
 }
 
@@ -164,28 +160,18 @@ fn the_rest_of_a_short_write_is_cut_off_or_else_closed_by_the_next_entry() {
 
 /// The calls of each step. A missing sync, or a sync of the anchor before the log, fails here.
 #[test]
-fn entries_are_synced_before_they_are_acknowledged_or_when_the_turn_ends() {
-    let mut told = String::new();
-    for sync in [AuditSync::Always, AuditSync::AtTurnEnd] {
-        let lab = AuditFixture::new();
-        let disk = Arc::new(FailingDisk::default());
-        let log = open(&lab, &disk, AuditOptions { max_file_bytes: 600, max_files: 2, sync }).unwrap();
-        told += &format!("{sync:?}\nopen: {}\n", disk.take_calls());
-        for number in 1..=3 {
-            log.append(&entry(number)).unwrap();
-            told += &format!("append: {}\n", disk.take_calls());
-        }
-        log.sync().unwrap();
-        told += &format!("sync: {}\n", disk.take_calls());
+fn entries_are_synced_when_the_turn_ends() {
+    let lab = AuditFixture::new();
+    let disk = Arc::new(FailingDisk::default());
+    let log = open(&lab, &disk, AuditOptions { max_file_bytes: 600, max_files: 2 }).unwrap();
+    let mut told = format!("open: {}\n", disk.take_calls());
+    for number in 1..=3 {
+        log.append(&entry(number)).unwrap();
+        told += &format!("append: {}\n", disk.take_calls());
     }
+    log.sync().unwrap();
+    told += &format!("sync: {}\n", disk.take_calls());
     expect![[r#"
-        Always
-        open: CreateDirectory CreateDirectory OpenInPlace Write OpenInPlace SyncDirectory
-        append: OpenInPlace Write Write Sync Sync
-        append: Sync OpenInPlace Write SyncDirectory Write Write Sync Sync
-        append: Sync OpenInPlace OpenInPlace Write Sync Remove SyncDirectory Write Write Sync Sync
-        sync: Sync Sync
-        AtTurnEnd
         open: CreateDirectory CreateDirectory OpenInPlace Write OpenInPlace SyncDirectory
         append: OpenInPlace Write Write
         append: Sync OpenInPlace Write SyncDirectory Write Write
@@ -196,19 +182,13 @@ fn entries_are_synced_before_they_are_acknowledged_or_when_the_turn_ends() {
 }
 
 #[test]
-fn an_entry_that_cannot_be_synced_is_not_acknowledged() {
+fn a_sync_that_fails_is_an_error() {
     let lab = AuditFixture::with_entries(1);
     let disk = Arc::new(FailingDisk::default());
-    let log = open(&lab, &disk, AuditOptions { sync: AuditSync::Always, ..AuditOptions::default() }).unwrap();
+    let log = open(&lab, &disk, AuditOptions::default()).unwrap();
     log.append(&entry(2)).unwrap();
     disk.take_calls();
-    // The log and its anchor are written, and then synced.
-    for at in [2, 3] {
-        disk.fail(at, DiskFailure::Once);
-        let refused = log.append(&entry(3)).unwrap_err().to_string();
-        assert!(refused.starts_with("cannot sync "), "{refused}");
-        disk.repair();
-    }
+    // The log is synced, and then its anchor.
     for at in [0, 1] {
         disk.fail(at, DiskFailure::Once);
         let refused = log.sync().unwrap_err().to_string();

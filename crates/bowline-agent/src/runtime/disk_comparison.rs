@@ -123,8 +123,8 @@ pub(crate) fn compare_with_disk(
         return DiskComparison::UpToDate;
     }
     match merge(&fit_line_endings(&base.text, client), client, &fit_line_endings(&disk_text, client)) {
-        Ok(merged) if merged.text == client => DiskComparison::UpToDate,
-        Ok(merged) => DiskComparison::Merged(Arc::new(merged.text)),
+        Ok(merged) if merged == client => DiskComparison::UpToDate,
+        Ok(merged) => DiskComparison::Merged(Arc::new(merged)),
         Err(_) if command_times.may_have_run_after(base.checked_at) => DiskComparison::Stale,
         // No command ran, so the user changed it, by saving the client's text in the meantime.
         Err(_) => DiskComparison::UpToDate,

@@ -14,7 +14,7 @@ use bowline_text::display;
 use bowline_tools::tools::describe::hidden_character_warning;
 use bowline_tools::tools::input::ToolInputFields;
 use bowline_tools::tools::output as shown;
-use bowline_workspace::terminals::{CommandRequest, resolve_command_in};
+use bowline_workspace::terminals::{CommandRequest, resolve_command};
 use serde_json::json;
 use tokio::task::spawn_blocking;
 use tokio::time::{interval, timeout};
@@ -155,7 +155,7 @@ pub(crate) async fn inspect_command(active_call: &ActiveCall<'_>, spec: CommandS
     let copy = spec.clone();
     let inspection = spawn_blocking(move || {
         let cwd = roots.admit(&copy.cwd, Access::Read).map(|admitted| admitted.canonical().to_owned());
-        resolve_command_in(&roots, copy.invocation, cwd.unwrap_or(copy.cwd), copy.env)
+        resolve_command(&roots, copy.invocation, cwd.unwrap_or(copy.cwd), copy.env)
     });
     // A command that could not be inspected is left as it is, and the user is asked.
     inspection.await.unwrap_or(spec)

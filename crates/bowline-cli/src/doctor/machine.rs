@@ -38,13 +38,6 @@ pub(super) fn check_machine() -> ReportSection {
             "commands that have to be kept from the network are refused",
         ),
     };
-    match std::fs::File::options().read(true).write(true).open("/dev/ptmx") {
-        Ok(_) => section.add_ok("pseudo-terminals: there are some"),
-        Err(error) => section.add_warning(
-            format!("pseudo-terminals: /dev/ptmx: {error}"),
-            "commands get pipes in their place",
-        ),
-    };
     check_shell(&mut section);
     check_terminal(&mut section);
     section.set_summary(match is_confinable {

@@ -11,7 +11,7 @@ use bowline_policy::policy::{
 };
 use bowline_protocol::terminal;
 use bowline_workspace::roots::{RootSpec, Roots};
-use bowline_workspace::terminals::resolve_command_in;
+use bowline_workspace::terminals::resolve_command;
 use serde_json::json;
 
 use super::rules::format_rule;
@@ -99,7 +99,7 @@ pub(super) fn run(
             let invocation = terminal::parse_invocation(program, arguments)
                 .map_err(|error| CliError::Usage(error.to_string()))?;
             let text = bowline_protocol::terminal::format_invocation(&invocation).into_owned();
-            let command = resolve_command_in(&roots, invocation, location.root.clone(), env);
+            let command = resolve_command(&roots, invocation, location.root.clone(), env);
             judge(text, &Operation { kind, target: OperationTarget::Command(command) })
         }
         OperationKind::Fetch => {

@@ -12,7 +12,7 @@ use bowline_policy::policy::{
 use bowline_protocol::terminal::Invocation;
 use bowline_text::display;
 use bowline_text::time::Timestamp;
-use bowline_workspace::terminals::resolve_command_in;
+use bowline_workspace::terminals::resolve_command;
 
 /// What would have allowed a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -219,7 +219,7 @@ pub(crate) fn entry_operation(host: &Host, entry: &AuditEntry) -> Option<Operati
             let invocation = Invocation::Shell(line.clone());
             // The log has no values, so each variable is evaluated as its worst case.
             let env = env.iter().map(|name| (name.clone(), UNKNOWN_VALUE.to_owned())).collect();
-            OperationTarget::Command(resolve_command_in(roots, invocation, cwd.clone(), env))
+            OperationTarget::Command(resolve_command(roots, invocation, cwd.clone(), env))
         }
         AuditSubject::Url(url) => OperationTarget::Url(url.clone()),
         AuditSubject::Text(text) => OperationTarget::Described(text.clone()),

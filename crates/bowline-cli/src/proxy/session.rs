@@ -21,7 +21,7 @@ use bowline_proxy::{
 };
 use bowline_text::lines::LineWindow;
 use bowline_text::merge::MergeConflict;
-use bowline_text::unsaved_text;
+use bowline_text::merge::merge;
 use bowline_workspace::files::FileBackend;
 use bowline_workspace::list::{ListOptions, Listing};
 use bowline_workspace::search::{SearchQuery, SearchResult};
@@ -246,9 +246,8 @@ impl EngineSession for LocalEngineSession {
                 // The agent knows the content on disk, but not the unsaved edits.
                 Some(editor_text) if !agent_has_read => {
                     let base = read_from_disk(&session, &path).await?;
-                    let merged =
-                        unsaved_text::merge_unsaved(&base.unwrap_or_default(), editor_text, &new_text);
-                    merged.map_err(|conflict| conflict_failure(&path, &conflict))?.into_text(new_text)
+                    let merged = merge(&base.unwrap_or_default(), editor_text, &new_text);
+                    merged.map_err(|conflict| conflict_failure(&path, &conflict))?
                 }
                 _ => new_text,
             };

@@ -138,7 +138,7 @@ pub fn confinement(
     }
     let writable = roots.iter().filter(|root| root.mode == RootMode::Writable);
     let writable = writable.map(|root| PathBuf::from(&root.path)).collect();
-    Ok(Some(Confinement { writable, network: false }))
+    Ok(Some(Confinement { writable }))
 }
 
 /// Returns the rules that options add. `--read-only` denies everything but reads and overrides all other rules: an

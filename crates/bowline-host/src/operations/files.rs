@@ -467,7 +467,6 @@ mod tests {
             verdict: None,
             change: None,
             text: Arc::default(),
-            protection: None,
             drops_privileges: false,
             is_unguarded: false,
             is_edited: false,

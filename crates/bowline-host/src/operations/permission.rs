@@ -363,7 +363,7 @@ fn describe_command(
         cwd: cwd.clone(),
         env: Vec::new(),
     };
-    let command = resolve_command(&session.files, invocation, cwd, Vec::new());
+    let command = resolve_command(session.files.roots(), invocation, cwd, Vec::new());
     (
         QuestionItem::new(Operation {
             kind: OperationKind::Execute,

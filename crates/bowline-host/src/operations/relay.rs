@@ -172,7 +172,7 @@ fn describe_relayed(
             let cwd = command.cwd.unwrap_or_else(|| session.files.roots().cwd().to_owned());
             // A directory outside the workspace is evaluated as named.
             let cwd = session.files.working_directory(&cwd).map_or(cwd, |directory| directory.path);
-            let command = resolve_command(&session.files, invocation, cwd, command.env);
+            let command = resolve_command(session.files.roots(), invocation, cwd, command.env);
             let resolved_operations = vec![resolve_run(&command)];
             let operation =
                 Operation { kind: OperationKind::Execute, target: OperationTarget::Command(command) };

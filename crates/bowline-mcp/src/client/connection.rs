@@ -301,7 +301,7 @@ async fn start_process(
     let TransportSpec::Stdio { command, args, env, cwd } = spec else {
         return Err(ConnectError::permanent("it is no program"));
     };
-    let env = command_environment(&settings.inherited_env, &settings.allowed_env, env);
+    let env = command_environment(&settings.inherited_env, env);
     let env = env.map_err(|error| ConnectError::permanent(format_error_chain(&error)))?;
     let argv = [command].into_iter().chain(args).cloned().collect();
     let directory = cwd.clone().unwrap_or_else(|| settings.directory.clone());

@@ -18,8 +18,6 @@ pub struct McpClientOptions {
     pub directory: PathBuf,
     /// The environment of the user, from which a server inherits a part.
     pub inherited_env: BTreeMap<String, String>,
-    /// Variables that a server inherits in addition to those every command gets, by name or as `PREFIX_*`.
-    pub allowed_env: Vec<String>,
     /// The resource limits for the processes of a server.
     pub resources: ResourceLimits,
     /// How long a server may take to exit after it was asked to.
@@ -53,7 +51,6 @@ impl McpClientOptions {
             supervisor: terminals.supervisor.clone(),
             directory: directory.into(),
             inherited_env: terminals.inherited_env.clone(),
-            allowed_env: terminals.allowed_env.clone(),
             resources: terminals.resource_limits,
             grace_period: terminals.grace_period,
             // A server that is fetched from a registry on its first start needs time.

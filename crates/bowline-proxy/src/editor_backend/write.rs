@@ -6,7 +6,7 @@ use bowline_protocol::rpc_error::RpcError;
 use bowline_protocol::schema::v1::WriteTextFileRequest;
 use bowline_text::lines::LineWindow;
 use bowline_text::merge::MergeConflict;
-use bowline_text::unsaved_text;
+use bowline_text::merge::merge;
 use bowline_workspace::files::TextWriteOutcome;
 use tokio::sync::oneshot;
 
@@ -68,8 +68,8 @@ async fn journal_and_write(
     let current = read_current(editor, &path).await?;
     let text = match &current {
         Some(current) => {
-            let merged = unsaved_text::merge_unsaved(&before.unwrap_or_default(), current, &new_text);
-            merged.map_err(|conflict| conflict_failure(&path, conflict))?.into_text(new_text.clone())
+            let merged = merge(&before.unwrap_or_default(), current, &new_text);
+            merged.map_err(|conflict| conflict_failure(&path, conflict))?
         }
         None => new_text.clone(),
     };

@@ -20,7 +20,7 @@ use rustix::io::Errno;
 
 use crate::disk::displaced_files::{self, DisplacedDir};
 use crate::disk::writers::{self, WaitPurpose, WriterState};
-use crate::roots::FileLocation;
+use crate::roots::{FileLocation, is_same_file};
 use bowline_storage::disk_calls::{DiskCall, DiskCalls};
 
 mod metadata;
@@ -345,10 +345,6 @@ fn collect_late_write(file: &File, base: &[u8], late: &mut Vec<LateWrite>) -> io
         late.push(LateWrite { base: base.to_owned(), bytes, is_restored: false });
     }
     Ok(())
-}
-
-fn is_same_file(one: &Stat, other: &Stat) -> bool {
-    (one.st_dev, one.st_ino) == (other.st_dev, other.st_ino)
 }
 
 fn rename_over(

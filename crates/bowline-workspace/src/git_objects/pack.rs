@@ -5,11 +5,12 @@ use std::fs::File;
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 
-use bowline_text::inflate::inflate;
+use miniz_oxide::inflate::decompress_slice_iter_to_slice;
 use rustix::fs::{FileType, Mode, OFlags};
 
 use super::GitObjectId;
 use super::delta::{EntryKind, apply_delta, parse_header};
+use crate::disk::read_part;
 
 /// The maximum size of an object, and of all differences that lead to one.
 const MAX_OBJECT_BYTES: u64 = 64 << 20;
@@ -171,7 +172,7 @@ impl Pack {
     }
 
     fn read_entry(&self, at: u64) -> Option<(EntryKind, Vec<u8>)> {
-        let mut bytes = self.read_up_to(at, ENTRY_BYTES)?;
+        let mut bytes = read_part(&self.entries, at, ENTRY_BYTES).ok()?;
         let header = parse_header(&bytes)?;
         if header.size > MAX_OBJECT_BYTES {
             return None;
@@ -180,27 +181,19 @@ impl Pack {
         // zlib adds five bytes to each block of bytes that it cannot compress, and a few to the whole.
         let longest = header.length + size + size / 64 + 128;
         if longest > bytes.len() && bytes.len() == ENTRY_BYTES {
-            bytes = self.read_up_to(at, longest)?;
+            bytes = read_part(&self.entries, at, longest).ok()?;
         }
-        let data = inflate(bytes.get(header.length..)?, size).ok()?;
-        Some((header.kind, data))
+        Some((header.kind, inflate(bytes.get(header.length..)?, size)?))
     }
+}
 
-    /// Reads up to `count` bytes of the entries; fewer at the end of the pack.
-    fn read_up_to(&self, at: u64, count: usize) -> Option<Vec<u8>> {
-        let mut bytes = vec![0; count];
-        let mut length = 0;
-        while length < count {
-            match self.entries.read_at(&mut bytes[length..], at + length as u64) {
-                Ok(0) => break,
-                Ok(read) => length += read,
-                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
-                Err(_) => return None,
-            }
-        }
-        bytes.truncate(length);
-        Some(bytes)
-    }
+/// Returns the content of a zlib stream if it has exactly `size` bytes. Bytes after the stream are ignored, and its checksum
+/// is not verified: git identifies an object by a hash.
+pub(super) fn inflate(stream: &[u8], size: usize) -> Option<Vec<u8>> {
+    // A stream expands at most 1032 times, so a wrong size does not allocate much more than the stream has.
+    let mut content = (size <= stream.len().saturating_mul(1032)).then(|| vec![0; size])?;
+    let inflated = decompress_slice_iter_to_slice(&mut content, std::iter::once(stream), true, true).ok()?;
+    (inflated == size).then_some(content)
 }
 
 /// Returns whether a pack has the beginning and the end that its index expects: one that was cut off has not.

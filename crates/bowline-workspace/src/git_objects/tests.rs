@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 use test_support::git::{commit_and_pack, git};
 
+use super::pack::inflate;
 use super::*;
 use crate::roots::RootSpec;
 
@@ -161,4 +162,55 @@ fn a_damaged_pack_is_no_panic() {
         fs::write(&path, &whole).unwrap();
     }
     assert!(wrong > 0, "no damage was met");
+}
+
+/// Streams that zlib made: a stored block, a fixed code, no bytes, and a code of its own.
+const STREAMS: [(&str, &[u8]); 4] = [
+    ("7801010c00f3ff73746f7265642062797465731fcf04d9", b"stored bytes"),
+    ("78014bcbac484d5148432293f353528b016793089f", b"fixed fixed fixed codes"),
+    ("78da030000000001", b""),
+    (
+        "78da458cc90dc3400c035b71011ec03a57eb6e64a782f4ff887e79910486d3cfb7dffef4c479f47fdcc785e06c24d1c012df\
+         a45382a18e2f96a29890ca1ec258f351c2d843cf7704d39db82832d04515e1a852631b5520422599fc007f991f4c",
+        b"abracadabra, abracadabra: 0-1-4-9-16-25-36-49-64-81-3-24-47-72-2-31-62-95-33-70-12-53-96-44-91-43-94\
+          -50-8-65-27-88-54-22-89-61-35-11-86-66-",
+    ),
+];
+
+fn bytes(hex: &str) -> Vec<u8> {
+    (0..hex.len()).step_by(2).map(|at| u8::from_str_radix(&hex[at..at + 2], 16).unwrap()).collect()
+}
+
+#[test]
+fn every_kind_of_block_is_inflated_and_what_follows_is_ignored() {
+    for (stream, content) in STREAMS {
+        let mut stream = bytes(stream);
+        assert_eq!(inflate(&stream, content.len()).as_deref(), Some(content));
+        stream.extend(b"the next object");
+        assert_eq!(inflate(&stream, content.len()).as_deref(), Some(content));
+    }
+}
+
+#[test]
+fn a_stream_of_another_size_or_cut_off_or_invalid_is_refused() {
+    for (stream, content) in STREAMS {
+        let stream = bytes(stream);
+        assert_eq!(inflate(&stream, content.len() + 1), None);
+        assert_eq!(inflate(&stream, usize::MAX), None);
+        assert!(content.is_empty() || inflate(&stream, content.len() - 1).is_none());
+        for length in 0..stream.len() {
+            assert_eq!(inflate(&stream[..length], content.len()), None, "{length}");
+        }
+    }
+    for (what, stream) in [
+        ("another method", "799c0300"),
+        ("a wrong header", "789d0300"),
+        ("a preset dictionary", "78bb0300"),
+        ("a reserved block type", "789c0700"),
+        ("a stored length that does not match its complement", "789c01010000ff61"),
+        ("a distance before the start", "789c03020000"),
+        ("a repeated length without a previous one", "789c0500000000800000000000"),
+    ] {
+        assert_eq!(inflate(&bytes(stream), 3), None, "{what}");
+    }
 }

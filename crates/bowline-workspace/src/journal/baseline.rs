@@ -1,5 +1,6 @@
 //! The observer's baseline: the state of each file at the last scan.
 
+use bowline_history::observation::{FileStamp, KnownFile};
 use bowline_text::hash::ContentHash;
 use rusqlite::{Connection, OptionalExtension as _, params};
 
@@ -12,22 +13,8 @@ use crate::git_objects::GitObjectId;
 pub struct BaselineRow {
     /// The file.
     pub path: String,
-    /// Its size in bytes.
-    pub size: u64,
-    /// The last change of its bytes, in nanoseconds since 1970.
-    pub mtime_ns: i64,
-    /// The last change of its bytes or metadata, in nanoseconds since 1970.
-    pub ctime_ns: i64,
-    /// Its inode number.
-    pub inode: u64,
-    /// Its device number.
-    pub device: u64,
-    /// Its type and permission bits.
-    pub mode: u32,
-    /// The hash of its bytes, if they were read.
-    pub hash: Option<ContentHash>,
-    /// Whether it changed so shortly before the scan that a later change could leave the same times.
-    pub is_racy: bool,
+    /// Its state.
+    pub known: KnownFile,
     /// The object in a git repository that has its bytes, if the journal does not store them for that reason.
     pub git_object: Option<GitObjectId>,
 }
@@ -43,16 +30,18 @@ pub(super) fn visit_baseline(
     )?;
     let mut rows = statement.query([])?;
     while let Some(row) = rows.next()? {
-        visit(BaselineRow {
-            path: row.get(0)?,
+        let stamp = FileStamp {
             size: row.get::<_, i64>(1)?.cast_unsigned(),
             mtime_ns: row.get(2)?,
             ctime_ns: row.get(3)?,
             inode: row.get::<_, i64>(4)?.cast_unsigned(),
             device: row.get::<_, i64>(5)?.cast_unsigned(),
             mode: row.get(6)?,
-            hash: row.get::<_, Option<HashColumn>>(7)?.map(|HashColumn(hash)| hash),
-            is_racy: row.get(8)?,
+        };
+        let hash = row.get::<_, Option<HashColumn>>(7)?.map(|HashColumn(hash)| hash);
+        visit(BaselineRow {
+            path: row.get(0)?,
+            known: KnownFile { stamp, hash, is_racy: row.get(8)? },
             git_object: row.get::<_, Option<[u8; 20]>>(9)?.map(GitObjectId::from),
         });
     }
@@ -120,17 +109,19 @@ pub(super) fn update_baseline(
          git_object = coalesce(?10, iif(hash = ?8, git_object, NULL)), hash = ?8, racy = ?9",
     )?;
     for row in upsert {
-        kept += keep_text.execute(params![row.path, row.hash.as_ref().map(ContentHash::as_bytes)])?;
+        let KnownFile { stamp, hash, is_racy } = &row.known;
+        let hash = hash.as_ref().map(ContentHash::as_bytes);
+        kept += keep_text.execute(params![row.path, hash])?;
         statement.execute(params![
             row.path,
-            row.size.cast_signed(),
-            row.mtime_ns,
-            row.ctime_ns,
-            row.inode.cast_signed(),
-            row.device.cast_signed(),
-            row.mode,
-            row.hash.as_ref().map(ContentHash::as_bytes),
-            row.is_racy,
+            stamp.size.cast_signed(),
+            stamp.mtime_ns,
+            stamp.ctime_ns,
+            stamp.inode.cast_signed(),
+            stamp.device.cast_signed(),
+            stamp.mode,
+            hash,
+            is_racy,
             row.git_object.as_ref().map(GitObjectId::as_bytes),
         ])?;
     }

@@ -3,7 +3,7 @@
 use std::thread;
 
 use bowline_history::changes::{
-    Change, ChangeId, ChangeOrigin, ChangeSource, FileState, KEPT_TEXT_CALL, Reversal,
+    Change, ChangeId, ChangeOrigin, ChangeOutcome, ChangeSource, FileState, KEPT_TEXT_CALL, Reversal,
 };
 use bowline_text::hash::ContentHash;
 use bowline_text::time::Timestamp;
@@ -15,8 +15,8 @@ use super::encryption::{JournalKey, is_secret};
 use super::error::{JournalError, JournalTransactionError};
 use super::recent_hashes::RecentHashes;
 use super::{
-    ApplyMethod, ChangeDraft, ChangeFilter, ChangeOutcome, DraftContent, DraftSide, JournalEntry,
-    MAX_COMMAND_BYTES, MAX_CONTENT_BYTES, MAX_TEXT_BYTES, PendingChange,
+    ApplyMethod, ChangeDraft, ChangeFilter, DraftContent, DraftSide, JournalEntry, MAX_COMMAND_BYTES,
+    MAX_CONTENT_BYTES, MAX_TEXT_BYTES, PendingChange,
 };
 
 const PENDING: i64 = 0;

@@ -17,6 +17,7 @@ use std::mem::MaybeUninit;
 use std::ops::{Bound, ControlFlow};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
+use bowline_policy::paths::path_below;
 use rustix::fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags};
 use rustix::io::Errno;
 
@@ -194,12 +195,6 @@ impl FileWatcher {
         }
     }
 
-    /// Returns whether the watcher still reports changes; if not, everything is always dirty.
-    #[must_use]
-    pub fn is_reliable(&self) -> bool {
-        self.is_reliable
-    }
-
     /// Returns where files may have changed since the last call, and watches new directories there. A scan after this
     /// call finds every change before it; the next call reports every change after it.
     pub fn take_dirty(&mut self, roots: &Roots) -> DirtyPaths {
@@ -358,7 +353,7 @@ impl PendingPaths {
     fn add_path(&mut self, path: String, roots: &[String], max_paths: usize) {
         // Version control stores are not scanned.
         let in_store = |below: &str| below.split('/').any(walker::is_version_control_store);
-        let mut ways = roots.iter().filter_map(|root| walker::path_below(&path, root));
+        let mut ways = roots.iter().filter_map(|root| path_below(&path, root));
         if self.everything || ways.all(in_store) {
             return;
         }

@@ -354,7 +354,6 @@ impl<'s, 'v> Scan<'s, 'v> {
         let (was, rules) = self.rules.into_parts();
         self.observer.last_rules = was;
         self.observation.end = is_whole.then_some(ScanEnd { started_ns: self.now_ns, rules });
-        self.observation.renamed = find_renames(&self.observation.changes);
         self.observation
     }
 }
@@ -363,31 +362,4 @@ fn is_missing_error(why: &io::Error) -> bool {
     // A link or a pipe at the file's path is not the file.
     why.kind() == io::ErrorKind::InvalidInput
         || matches!(Errno::from_io_error(why), Some(Errno::NOENT | Errno::NOTDIR | Errno::LOOP))
-}
-
-/// Returns the deletions and creations that are the same file: the same inode, and no evidence to the contrary.
-fn find_renames(changes: &[ScannedChange]) -> Vec<(String, String)> {
-    let place = |known: &KnownFile| (known.stamp.device, known.stamp.inode);
-    let mut gone: HashMap<_, &ScannedChange> = HashMap::new();
-    for seen in changes {
-        if let (ScannedChangeKind::Deleted, Some(before)) = (seen.kind, &seen.before) {
-            gone.insert(place(before), seen);
-        }
-    }
-    let same = |before: &KnownFile, after: &KnownFile| match (before.hash, after.hash) {
-        (Some(before), Some(after)) => before == after,
-        _ => (before.stamp.size, before.stamp.mtime_ns) == (after.stamp.size, after.stamp.mtime_ns),
-    };
-    let mut pairs = Vec::new();
-    for seen in changes {
-        if let (ScannedChangeKind::Created, Some(after)) = (seen.kind, &seen.after)
-            && let Some(from) = gone.get(&place(after))
-            && from.before.as_ref().is_some_and(|before| same(before, after))
-        {
-            gone.remove(&place(after)).into_iter().for_each(|from| {
-                pairs.push((from.path.clone(), seen.path.clone()));
-            });
-        }
-    }
-    pairs
 }

@@ -159,7 +159,7 @@ fn descriptors() -> Result<&'static OwnedFd, Errno> {
 }
 
 /// Returns whether both belong to the same file.
-pub(super) fn is_same_file(one: &Stat, other: &Stat) -> bool {
+pub(crate) fn is_same_file(one: &Stat, other: &Stat) -> bool {
     (one.st_dev, one.st_ino) == (other.st_dev, other.st_ino)
 }
 

@@ -58,7 +58,6 @@ pub(super) fn compile_pattern(query: &SearchQuery) -> Result<RegexMatcher, Searc
     check_length(&query.pattern)?;
     RegexMatcherBuilder::new()
         .fixed_strings(query.kind == PatternKind::Literal)
-        .case_insensitive(query.case == CaseMode::Insensitive)
         .case_smart(query.case == CaseMode::Smart)
         .multi_line(true)
         .crlf(true)

@@ -82,7 +82,7 @@ needle
 ",
         &[
             SearchQuery::literal("needle"),
-            SearchQuery { case: CaseMode::Insensitive, ..SearchQuery::literal("Needle") },
+            SearchQuery { case: CaseMode::Smart, ..SearchQuery::literal("needle") },
             SearchQuery { case: CaseMode::Smart, ..SearchQuery::literal("NEEDLE") },
             SearchQuery { ignored: IgnoredFiles::Show, ..SearchQuery::literal("needle") },
         ],
@@ -238,7 +238,7 @@ needle on disk
 }
 
 #[test]
-fn secrets_are_searched_only_if_asked_for() {
+fn secrets_are_not_searched() {
     check(
         "
 //- /w/.env
@@ -248,19 +248,11 @@ needle
 //- /w/a
 needle
 ",
-        &[
-            SearchQuery::literal("needle"),
-            SearchQuery { secrets: SecretFiles::Search, ..SearchQuery::literal("needle") },
-        ],
+        &[SearchQuery::literal("needle")],
         &[],
         expect![[r#"
             /w/a:1:1: needle
             1 searched, 2 secret
-            --
-            /w/.env:1:5: KEY=needle
-            /w/.ssh/id_rsa:1:1: needle
-            /w/a:1:1: needle
-            3 searched
         "#]],
     );
 }

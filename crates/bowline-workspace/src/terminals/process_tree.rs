@@ -35,13 +35,6 @@ fn walk_tree(of: Pid, visit: impl Fn(Pid)) -> Vec<Pid> {
     found
 }
 
-/// Returns the memory in use by a process, in bytes.
-pub(super) fn memory_bytes(pid: Pid) -> u64 {
-    let status = fs::read_to_string(format!("/proc/{}/status", pid.as_raw_pid())).unwrap_or_default();
-    let used = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
-    used.and_then(|used| used.split_whitespace().next()?.parse::<u64>().ok()).unwrap_or_default() * 1024
-}
-
 /// Sends a signal to each process. Processes that have exited or belong to another user are skipped.
 pub(super) fn send_signal(processes: &[Pid], signal: Signal) {
     for pid in processes {
@@ -58,23 +51,20 @@ pub(super) fn kill_processes(processes: &[Pid], spared: Pid) {
     send_signal(processes, Signal::KILL);
 }
 
-/// Returns whether the inner supervisor is running: a process with its id in its own or its keeper's Unix session.
+/// Returns whether the inner supervisor is running: a process with its id in its keeper's Unix session.
 pub(super) fn is_supervisor_running(inner: Pid, keeper: Pid) -> bool {
-    let sessions = [inner.as_raw_pid(), keeper.as_raw_pid()];
-    process_stat(inner).is_some_and(|stat| !stat.is_dead && sessions.contains(&stat.session))
+    process_stat(inner).is_some_and(|stat| !stat.is_dead && stat.session == keeper.as_raw_pid())
 }
 
-/// Returns every process, except `leader`, that is in the Unix session of `leader` or of the inner supervisor, or has
-/// `variable` in its environment.
+/// Returns every process, except `leader`, that is in the Unix session of `leader` or has `variable` in its environment.
 ///
 /// This finds the processes left by a command whose supervisors were killed, which are no longer their descendants.
-pub(super) fn find_leftovers(leader: Pid, inner: Option<Pid>, variable: &str) -> Vec<Pid> {
-    let sessions = [Some(leader), inner].map(|pid| pid.map(Pid::as_raw_pid));
+pub(super) fn find_leftovers(leader: Pid, variable: &str) -> Vec<Pid> {
     let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
     let pids = entries.filter_map(|entry| Pid::from_raw(entry.ok()?.file_name().to_str()?.parse().ok()?));
     let belongs = |pid: &Pid| {
         let Some(stat) = process_stat(*pid).filter(|stat| !stat.is_dead) else { return false };
-        sessions.contains(&Some(stat.session)) || has_variable(*pid, variable)
+        stat.session == leader.as_raw_pid() || has_variable(*pid, variable)
     };
     pids.filter(|pid| *pid != leader).filter(belongs).collect()
 }

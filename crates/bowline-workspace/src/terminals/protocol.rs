@@ -31,49 +31,25 @@ pub(super) const KILL_MESSAGE: &str = "kill\n";
 pub struct ResourceLimits {
     /// The maximum number of concurrent processes. Exceeding it ends the command.
     pub processes: Option<u64>,
-    /// The maximum memory in use by all processes together, in bytes. Exceeding it ends the command.
-    pub memory: Option<u64>,
-    /// The maximum private memory of a process, in bytes: further allocations fail.
-    pub memory_each: Option<u64>,
     /// The maximum number of open files of a process.
     pub open_files: Option<u64>,
-    /// The maximum number of processes of the user in all, including those of other programs.
-    pub user_processes: Option<u64>,
 }
 
 impl Default for ResourceLimits {
     fn default() -> Self {
-        let (memory, memory_each, user_processes) = (None, None, None);
-        Self { processes: Some(4096), memory, memory_each, open_files: Some(65_536), user_processes }
+        Self { processes: Some(4096), open_files: Some(65_536) }
     }
 }
 
 /// The confinement of a command, enforced by the kernel (Linux).
 ///
 /// The command may read and execute everything its user can. It may create, write, rename and remove files only below
-/// `writable`, in its own scratch directory, and on `/dev/null` and its terminal. Modes, owners and times of the user's
-/// other files are not protected.
+/// `writable`, in its own scratch directory, and on `/dev/null`. It cannot open any sockets except socket pairs. Modes, owners and times of the user's other files are
+/// not protected.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Confinement {
     /// The directories and files that it may change.
     pub writable: Vec<PathBuf>,
-    /// Whether it may use the network. If not, it cannot open any sockets except socket pairs.
-    pub network: bool,
-}
-
-/// The size of a pseudo-terminal, in characters.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct PtySize {
-    /// The number of columns.
-    pub columns: u16,
-    /// The number of rows.
-    pub rows: u16,
-}
-
-impl Default for PtySize {
-    fn default() -> Self {
-        Self { columns: 80, rows: 24 }
-    }
 }
 
 /// A command for a supervisor to run.
@@ -83,7 +59,6 @@ pub(super) struct CommandJob {
     pub(super) argv: Vec<String>,
     /// The whole environment.
     pub(super) env: Vec<(String, String)>,
-    pub(super) pty: Option<PtySize>,
     /// The standard input.
     pub(super) input: CommandInput,
     pub(super) limits: ResourceLimits,
@@ -94,10 +69,9 @@ pub(super) struct CommandJob {
 }
 
 impl CommandJob {
-    /// Returns whether the supervisor may run another command afterwards: a pseudo-terminal takes over its Unix
-    /// session, and a confined command shares nothing with another.
+    /// Returns whether the supervisor may run another command afterwards: a confined command shares nothing with another.
     pub(super) fn can_reuse_supervisor(&self) -> bool {
-        self.pty.is_none() && self.confinement.is_none()
+        self.confinement.is_none()
     }
 }
 
@@ -298,7 +272,6 @@ mod tests {
         let job = CommandJob {
             argv: vec!["true".to_owned()],
             env: Vec::new(),
-            pty: None,
             input: CommandInput::Null,
             limits: ResourceLimits::default(),
             confinement: None,

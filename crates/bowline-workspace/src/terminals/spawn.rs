@@ -1,7 +1,7 @@
 //! The spawning of supervisors, which are the only processes the host starts, and the pool of idle ones.
 //!
-//! A session keeps at most two idle supervisors, for 30 seconds by default. Confined commands, those with a
-//! pseudo-terminal, and concurrent commands get a new one.
+//! A session keeps at most two idle supervisors, for 30 seconds by default. Confined commands and concurrent
+//! ones get a new one.
 
 use std::ffi::OsString;
 use std::io::{self, IoSlice};

@@ -96,7 +96,6 @@ impl SupervisedProgram {
         let job = CommandJob {
             argv: program.argv,
             env: program.env,
-            pty: None,
             input: if input.is_some() { CommandInput::Pipe } else { CommandInput::Output },
             limits: program.resource_limits,
             confinement: None,

@@ -33,8 +33,7 @@ use std::time::{Duration, Instant};
 use rustix::fs::{Access, access};
 use rustix::process::{
     Pid, Resource, Rlimit, Signal, WaitOptions, chdir, fchdir, getpid, getpriority_process, getrlimit,
-    set_child_subreaper, set_parent_process_death_signal, setpgid, setpriority_process, setrlimit, setsid,
-    wait,
+    set_child_subreaper, set_parent_process_death_signal, setpgid, setpriority_process, setrlimit, wait,
 };
 use rustix::stdio::{dup2_stderr, dup2_stdin, dup2_stdout};
 
@@ -47,7 +46,6 @@ use super::protocol::{
 mod confine;
 mod event_source;
 mod keeper;
-mod pty;
 
 pub use confine::ConfinementSupport;
 use event_source::{Event, EventSource};
@@ -55,12 +53,6 @@ use event_source::{Event, EventSource};
 // The interval of limit checks: it doubles after each check, unless the command approaches a limit.
 const FIRST_CHECK_INTERVAL: Duration = Duration::from_millis(50);
 const MAX_CHECK_INTERVAL: Duration = Duration::from_secs(1);
-
-// How long a pseudo-terminal is drained after the command has exited while other processes keep it open.
-const PTY_TAIL_TIMEOUT: Duration = Duration::from_millis(100);
-
-// How long the end of a pseudo-terminal's output is waited for when no process of the command is left.
-const PTY_END_TIMEOUT: Duration = Duration::from_secs(5);
 
 // The pause before killed processes are listed again.
 const RETRY_PAUSE: Duration = Duration::from_millis(10);
@@ -114,12 +106,8 @@ fn serve_commands(
     loop {
         let (job, descriptors) = *next;
         write_reports(&mut control, &[SupervisorReport::Accepted])?;
-        // If both are killed, the keeper's Unix session identifies the processes left. A pseudo-terminal needs a
-        // session of its own.
-        match job.pty {
-            Some(_) => drop(setsid()?),
-            None => setpgid(None, None)?,
-        }
+        // If both are killed, the keeper's Unix session identifies the processes left.
+        setpgid(None, None)?;
         fchdir(&descriptors.directory)?;
         if let Some(scratch) = &job.scratch {
             fs::DirBuilder::new().mode(0o700).create(scratch)?;
@@ -156,28 +144,16 @@ fn run_command(
     let started = start_command(job, descriptors, oom_score);
     // The supervisor should not keep the command's directory in use.
     chdir("/")?;
-    let (command, pty) = match started {
-        Ok(started) => started,
+    let command = match started {
+        Ok(command) => command,
         Err(failed) => {
             write_reports(control, &[SupervisorReport::Failed(failed)])?;
             return Ok(false);
         }
     };
     write_reports(control, &[SupervisorReport::Started(getpid().as_raw_pid())])?;
-    if let Some(pty) = pty {
-        events.copy_pty(pty)?;
-    }
     let (limits, grace) = (job.limits, job.grace);
-    let mut owner = CommandOwner {
-        command,
-        control,
-        limits,
-        grace,
-        pty: None,
-        pending_exit: None,
-        kill_at: None,
-        is_orphaned: false,
-    };
+    let mut owner = CommandOwner { command, control, limits, grace, kill_at: None, is_orphaned: false };
     owner.run(events)?;
     Ok(owner.is_orphaned)
 }
@@ -188,10 +164,6 @@ struct CommandOwner<'a> {
     control: &'a mut UnixStream,
     limits: ResourceLimits,
     grace: Duration,
-    // Held open once its output has been copied.
-    pty: Option<pty::Pty>,
-    // The exit of the command, and the deadline for reporting it.
-    pending_exit: Option<(ProcessExit, Instant)>,
     // After a request to end the command, the time from which it is killed.
     kill_at: Option<Instant>,
     // Whether the host or the keeper is gone. No more reports are sent then: the host sees the channel close.
@@ -203,8 +175,7 @@ impl CommandOwner<'_> {
         let mut pause = FIRST_CHECK_INTERVAL;
         let mut look = Instant::now() + pause;
         loop {
-            let wake = self.kill_at.unwrap_or(look).min(self.pending_exit.map_or(look, |(_, latest)| latest));
-            match events.next(Some(wake))? {
+            match events.next(Some(self.kill_at.unwrap_or(look)))? {
                 // A host sends no job before the report that the previous one is gone.
                 Event::Request(SupervisorRequest::Run(_)) => return Err(io::ErrorKind::InvalidData.into()),
                 Event::Request(SupervisorRequest::Kill | SupervisorRequest::Keep) => self.terminate(),
@@ -212,17 +183,12 @@ impl CommandOwner<'_> {
                     self.is_orphaned = true;
                     self.terminate();
                 }
-                Event::PtyEnded(pty) => self.pty = pty,
                 Event::ChildExited | Event::Timeout => {}
             }
             if self.reap_children() {
-                break;
+                return Ok(());
             }
             let now = Instant::now();
-            if self.pending_exit.is_some_and(|(_, latest)| !events.is_copying_pty() || now >= latest) {
-                let exit = self.take_exit();
-                self.send_reports(exit.as_slice());
-            }
             if self.kill_at.is_some_and(|end| now >= end) {
                 kill_all();
                 self.kill_at = Some(now + RETRY_PAUSE);
@@ -236,41 +202,28 @@ impl CommandOwner<'_> {
                 look = now + pause;
             }
         }
-        // When no process holds it open any more, the pseudo-terminal ends by itself.
-        let latest = Instant::now() + PTY_END_TIMEOUT;
-        while events.is_copying_pty() {
-            match events.next(Some(latest))? {
-                Event::PtyEnded(pty) => self.pty = pty,
-                Event::Orphaned => self.is_orphaned = true,
-                Event::Timeout => break,
-                Event::Request(_) | Event::ChildExited => {}
-            }
-        }
-        let exit = self.take_exit();
-        self.send_reports(exit.into_iter().chain([SupervisorReport::Gone]).collect::<Vec<_>>().as_slice());
-        Ok(())
     }
 
-    /// Reaps every descendant that has exited, and returns whether none is left: orphans become children, so without
-    /// children there are no descendants.
+    /// Reaps every descendant that has exited, reports what has ended, and returns whether none is left: orphans become
+    /// children, so without children there are no descendants.
     fn reap_children(&mut self) -> bool {
-        loop {
+        let mut reports = Vec::new();
+        let is_gone = loop {
             match wait(WaitOptions::NOHANG) {
                 Ok(Some((pid, status))) if pid == self.command => {
                     let code = status.exit_status().map(ProcessExit::Code);
                     let signal = || status.terminating_signal().map(ProcessExit::Signal);
                     let exit = code.or_else(signal).unwrap_or(ProcessExit::Code(-1));
-                    self.pending_exit = Some((exit, Instant::now() + PTY_TAIL_TIMEOUT));
+                    reports.push(SupervisorReport::Exited(exit));
                 }
                 Ok(Some(_)) | Err(rustix::io::Errno::INTR) => {}
-                Ok(None) => return false,
-                Err(_) => return true,
+                Ok(None) => break false,
+                Err(_) => break true,
             }
-        }
-    }
-
-    fn take_exit(&mut self) -> Option<SupervisorReport> {
-        self.pending_exit.take().map(|(exit, _)| SupervisorReport::Exited(exit))
+        };
+        reports.extend(is_gone.then_some(SupervisorReport::Gone));
+        self.send_reports(&reports);
+        is_gone
     }
 
     /// Sends SIGTERM to all processes, and schedules their kill after the grace period.
@@ -286,29 +239,15 @@ impl CommandOwner<'_> {
 
     /// Kills the command if it exceeds a limit. Returns whether to check again soon.
     fn check_limits(&mut self) -> bool {
-        let (limits, own) = (self.limits, getpid());
-        if self.kill_at.is_some() || (limits.processes.is_none() && limits.memory.is_none()) {
-            return false;
+        let Some(limit) = self.limits.processes.filter(|_| self.kill_at.is_none()) else { return false };
+        let count = process_tree::descendants(getpid()).len() as u64;
+        if count <= limit {
+            return count > limit / 4;
         }
-        let processes = process_tree::descendants(own);
-        let count = processes.len() as u64;
-        let memory =
-            limits.memory.map_or(0, |_| processes.iter().map(|pid| process_tree::memory_bytes(*pid)).sum());
-        let exceeded = match (limits.processes, limits.memory) {
-            (Some(limit), _) if count > limit => {
-                format!("the command had {count} processes, the limit is {limit}")
-            }
-            (_, Some(limit)) if memory > limit => {
-                format!("the command had {memory} bytes of memory in use, the limit is {limit}")
-            }
-            (most, largest) => {
-                return most.is_some_and(|limit| count > limit / 4)
-                    || largest.is_some_and(|limit| memory > limit / 4);
-            }
-        };
         // A graceful end would give it time to take even more.
         kill_all();
         self.kill_at = Some(Instant::now());
+        let exceeded = format!("the command had {count} processes, the limit is {limit}");
         self.send_reports(&[SupervisorReport::Exceeded(exceeded)]);
         false
     }
@@ -369,7 +308,7 @@ fn start_command(
     job: &CommandJob,
     descriptors: CommandDescriptors,
     oom_score: &OomScore,
-) -> Result<(Pid, Option<pty::Pty>), StartError> {
+) -> Result<Pid, StartError> {
     let CommandDescriptors { output, stderr: errors, input, .. } = descriptors;
     let system = |error: io::Error| StartError::System(error.to_string());
     let (program, args) = job.argv.split_first().ok_or(StartError::NotFound)?;
@@ -377,39 +316,18 @@ fn start_command(
     let mut command = Command::new(find_program(program, &job.env).as_deref().unwrap_or(Path::new(program)));
     command.arg0(program).args(args).env_clear().envs(job.env.iter().map(|(name, value)| (name, value)));
     command.process_group(0);
-    let mut pty = None;
-    match job.pty {
-        None => {
-            let input = match (job.input, input) {
-                (CommandInput::Pipe, Some(input)) => input.into(),
-                (CommandInput::Output, _) => output.try_clone().map_err(system)?.into(),
-                _ => Stdio::null(),
-            };
-            command.stdin(input).stdout(output).stderr(errors);
-        }
-        Some(size) => {
-            let (opened, other) = pty::Pty::open(size, output).map_err(system)?;
-            let clone = || other.try_clone().map_err(system);
-            command.stdin(clone()?).stdout(clone()?).stderr(clone()?);
-            pty = Some((opened, other));
-        }
-    }
+    let input = match (job.input, input) {
+        (CommandInput::Pipe, Some(input)) => input.into(),
+        (CommandInput::Output, _) => output.try_clone().map_err(system)?.into(),
+        _ => Stdio::null(),
+    };
+    command.stdin(input).stdout(output).stderr(errors);
     let spawned = oom_score.start_with_high_score(|| match &job.confinement {
         None => command.spawn().map_err(|error| to_start_error(&error)),
-        Some(confinement) => {
-            confine::spawn_confined(&mut command, confinement, job.scratch.as_deref(), pty.is_some())
-        }
+        Some(confinement) => confine::spawn_confined(&mut command, confinement, job.scratch.as_deref()),
     });
     let pid = i32::try_from(spawned?.id()).ok().and_then(Pid::from_raw);
-    let pid = pid.ok_or_else(|| StartError::System("the command has no process id".to_owned()))?;
-    let pty = match pty {
-        None => None,
-        Some((pty, other)) => {
-            pty::set_foreground(&other, pid);
-            Some(pty)
-        }
-    };
-    Ok((pid, pty))
+    pid.ok_or_else(|| StartError::System("the command has no process id".to_owned()))
 }
 
 /// Resolves a program name on the command's own PATH. Spawning a program by its path needs no copy of this process, and
@@ -453,6 +371,4 @@ fn apply_limits(limits: &ResourceLimits) {
     };
     set(Resource::Core, Some(0));
     set(Resource::Nofile, limits.open_files);
-    set(Resource::Data, limits.memory_each);
-    set(Resource::Nproc, limits.user_processes);
 }

@@ -294,7 +294,7 @@ impl TerminalTask {
                 }
             }
             for _ in 0..MAX_SWEEPS {
-                let left = keeper.map(|leader| process_tree::find_leftovers(leader, inner, &variable));
+                let left = keeper.map(|leader| process_tree::find_leftovers(leader, &variable));
                 let left = left.unwrap_or_default();
                 if left.is_empty() {
                     break;

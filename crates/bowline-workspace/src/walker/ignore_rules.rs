@@ -19,7 +19,7 @@ use ignore::gitignore::{Gitignore, GitignoreBuilder};
 use rustix::fs::{FileType, OFlags};
 
 use super::ignore_snapshot::{IgnoreSnapshot, PreviousText};
-use super::{MAX_REPORTED_PATHS, WalkReport, open_at, stat_at};
+use super::{open_at, stat_at};
 use crate::roots::RootHandle;
 use bowline_storage::file_clock::file_stamp;
 
@@ -136,10 +136,9 @@ impl<'c> IgnoreRules<'c> {
     }
 
     /// Reads the rules of a directory that the walk enters.
-    pub(super) fn enter(&mut self, directory: &OwnedFd, path: &str, report: &mut WalkReport) {
+    pub(super) fn enter(&mut self, directory: &OwnedFd, path: &str) {
         let repository = stat_at(directory, ".git").is_ok();
-        let mut read =
-            |directory: &OwnedFd, name: &str| self.cache.read_ignore_file(directory, name, path, report);
+        let mut read = |directory: &OwnedFd, name: &str| self.cache.read_ignore_file(directory, name, path);
         let ignore = read(directory, ".ignore");
         let git = read(directory, ".gitignore");
         let info = if repository { open_git_info(directory) } else { None };
@@ -168,7 +167,7 @@ impl<'c> IgnoreRules<'c> {
     }
 
     /// Reads the rules of a root's parent directories, if they are in the same repository.
-    pub(super) fn enter_parents(&mut self, root: RootHandle<'_>, report: &mut WalkReport) {
+    pub(super) fn enter_parents(&mut self, root: RootHandle<'_>) {
         let up = |from: &OwnedFd| open_at(from, "..", OFlags::PATH | OFlags::DIRECTORY);
         let mut path = root.canonical.as_str().trim_end_matches('/');
         if stat_at(root.directory, ".git").is_ok() {
@@ -184,7 +183,7 @@ impl<'c> IgnoreRules<'c> {
             path = parent;
             if top {
                 for (directory, path) in parents.iter().rev() {
-                    self.enter(directory, path, report);
+                    self.enter(directory, path);
                 }
                 return;
             }
@@ -274,14 +273,8 @@ impl IgnoreRulesCache {
     }
 
     /// Reads an ignore file, if it exists and is readable; invalid lines are skipped.
-    fn read_ignore_file(
-        &mut self,
-        directory: &OwnedFd,
-        name: &str,
-        path: &str,
-        report: &mut WalkReport,
-    ) -> IgnoreFile {
-        let compiled = self.read_current(directory, name, path, report);
+    fn read_ignore_file(&mut self, directory: &OwnedFd, name: &str, path: &str) -> IgnoreFile {
+        let compiled = self.read_current(directory, name);
         let now = compiled.as_ref().map(|compiled| compiled.rules.clone()).filter(|rules| !rules.is_empty());
         let text = compiled.map(|compiled| compiled.text);
         let RulesHistory::Tracked { previous: was, current: is } = &mut self.history else {
@@ -304,13 +297,7 @@ impl IgnoreRulesCache {
         IgnoreFile { current: now, previous: before }
     }
 
-    fn read_current(
-        &mut self,
-        directory: &OwnedFd,
-        name: &str,
-        path: &str,
-        report: &mut WalkReport,
-    ) -> Option<CompiledRules> {
+    fn read_current(&mut self, directory: &OwnedFd, name: &str) -> Option<CompiledRules> {
         let file = open_at(directory, name, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY).ok()?;
         let stat = rustix::fs::fstat(&file).ok()?;
         if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
@@ -320,11 +307,7 @@ impl IgnoreRulesCache {
             self.compiled.clear();
         }
         let compiled = self.compiled.entry(file_stamp(&stat));
-        let compiled = compiled.or_insert_with(|| load_rules(file.into())).clone();
-        if compiled.is_none() && report.oversized_ignore_files.len() < MAX_REPORTED_PATHS {
-            report.oversized_ignore_files.push(format!("{path}/{name}"));
-        }
-        compiled
+        compiled.or_insert_with(|| load_rules(file.into())).clone()
     }
 }
 

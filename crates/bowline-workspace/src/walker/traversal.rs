@@ -12,9 +12,9 @@ use rustix::io::Errno;
 
 use super::ignore_rules::{HiddenState, IgnoreRules, IgnoreRulesCache};
 use super::{
-    DiscardFlow as _, EntryKind, EntryMetadata, FileSystemScope, IgnoredFiles, MAX_DEPTH, MAX_REPORTED_PATHS,
-    StartVisibility, WalkEntry, WalkOptions, WalkOrder, WalkReport, WalkStartOutcome, WalkVisitor,
-    is_version_control_store, open_at, path_names, stat_at,
+    EntryKind, EntryMetadata, FileSystemScope, IgnoredFiles, MAX_DEPTH, StartVisibility, WalkEntry,
+    WalkOptions, WalkOrder, WalkReport, WalkStartOutcome, WalkVisitor, is_version_control_store, open_at,
+    path_names, stat_at,
 };
 use crate::roots::{RootHandle, Roots, is_system_file_system};
 use bowline_storage::file_clock::file_stamp;
@@ -121,7 +121,7 @@ impl<'w, 'v> Walker<'w, 'v> {
         self.rules.truncate(0);
         self.hidden = HiddenState::default();
         if honours {
-            self.rules.enter_parents(root, &mut self.report);
+            self.rules.enter_parents(root);
         }
         let mut directory = match open_at(root.directory, ".", READ_DIRECTORY) {
             Ok(directory) => directory,
@@ -133,7 +133,7 @@ impl<'w, 'v> Walker<'w, 'v> {
                 return WalkStartOutcome::VersionControlStore;
             }
             if honours {
-                self.rules.enter(&directory, &self.path, &mut self.report);
+                self.rules.enter(&directory, &self.path);
             }
             let stat = match stat_at(&directory, name) {
                 Ok(stat) => stat,
@@ -160,7 +160,7 @@ impl<'w, 'v> Walker<'w, 'v> {
                     return WalkStartOutcome::Missing;
                 }
                 self.path.truncate(parent);
-                self.visit_entry(&directory, name, kind_and_stamp(&stat), (depth, hidden)).discard();
+                _ = self.visit_entry(&directory, name, kind_and_stamp(&stat), hidden);
                 return WalkStartOutcome::Entry;
             }
             self.hidden = hidden;
@@ -172,45 +172,36 @@ impl<'w, 'v> Walker<'w, 'v> {
                 return WalkStartOutcome::Hidden;
             }
         }
-        self.walk_directory(&directory, depth).discard();
+        _ = self.walk_directory(&directory, depth);
         WalkStartOutcome::Directory
     }
 
     fn start_failed(&mut self, why: Errno) -> WalkStartOutcome {
         if !matches!(why, Errno::NOENT | Errno::NOTDIR | Errno::LOOP) {
-            self.record_unreadable();
+            self.report.unreadable += 1;
         }
         WalkStartOutcome::Missing
-    }
-
-    fn record_unreadable(&mut self) {
-        self.report.unreadable += 1;
-        if self.report.unreadable_paths.len() < MAX_REPORTED_PATHS {
-            self.report.unreadable_paths.push(self.path.clone());
-        }
     }
 
     /// Returns whether an opened directory is on a file system to be walked.
     fn can_enter(&mut self, directory: &OwnedFd) -> bool {
         let Ok(stat) = rustix::fs::fstat(directory) else {
-            self.record_unreadable();
+            self.report.unreadable += 1;
             return false;
         };
-        let enters = stat.st_dev == self.device
+        stat.st_dev == self.device
             || (self.options.file_systems == FileSystemScope::All
-                && !is_system_file_system(directory.as_fd()));
-        self.report.other_file_systems += u64::from(!enters);
-        enters
+                && !is_system_file_system(directory.as_fd()))
     }
 
     /// Visits the entries of a directory. Breaks when the walk is over.
     fn walk_directory(&mut self, directory: &OwnedFd, depth: usize) -> ControlFlow<()> {
         let levels = self.rules.depth();
         if self.options.ignored == IgnoredFiles::Skip {
-            self.rules.enter(directory, &self.path, &mut self.report);
+            self.rules.enter(directory, &self.path);
         }
         let Ok(entries) = self.read_names(directory) else {
-            self.record_unreadable();
+            self.report.unreadable += 1;
             self.rules.truncate(levels);
             return ControlFlow::Continue(());
         };
@@ -263,11 +254,9 @@ impl<'w, 'v> Walker<'w, 'v> {
             let own = self.roots.is_reserved(&self.path);
             let long = self.path.len() > MAX_PATH_BYTES;
             self.path.truncate(length);
-            if hidden {
-                self.report.ignored += 1;
-            } else if long {
+            if long && !hidden {
                 self.report.too_deep += 1;
-            } else if !own && shown.push((name.to_owned(), kind), room).is_break() {
+            } else if !hidden && !own && shown.push((name.to_owned(), kind), room).is_break() {
                 self.report.truncated = true;
                 if self.options.order == WalkOrder::Any {
                     break;
@@ -310,7 +299,7 @@ impl<'w, 'v> Walker<'w, 'v> {
             hidden = self.rules.hidden_state(&self.path, is_directory).within(around);
             self.path.truncate(length);
         }
-        self.visit_entry(directory, name, (kind, stamp), (depth, hidden))?;
+        self.visit_entry(directory, name, (kind, stamp), hidden)?;
         if !is_directory {
             return ControlFlow::Continue(());
         }
@@ -336,7 +325,7 @@ impl<'w, 'v> Walker<'w, 'v> {
             Ok(child) if self.can_enter(&child) => self.walk_directory(&child, depth + 1),
             Ok(_) | Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => ControlFlow::Continue(()),
             Err(_) => {
-                self.record_unreadable();
+                self.report.unreadable += 1;
                 ControlFlow::Continue(())
             }
         }
@@ -347,15 +336,14 @@ impl<'w, 'v> Walker<'w, 'v> {
         directory: &OwnedFd,
         name: &str,
         (kind, stamp): (EntryKind, FileStamp),
-        (depth, hidden): (usize, HiddenState),
+        hidden: HiddenState,
     ) -> ControlFlow<()> {
         let length = self.path.len();
         self.path.push('/');
         self.path.push_str(name);
         self.report.entries += 1;
-        self.report.files += u64::from(kind == EntryKind::File);
         let was_hidden = hidden.by_previous;
-        let entry = WalkEntry { path: &self.path, name, depth, kind, stamp, was_hidden, directory };
+        let entry = WalkEntry { path: &self.path, name, kind, stamp, was_hidden, directory };
         let flow = (self.visit)(&entry);
         self.path.truncate(length);
         self.report.stopped |= flow.is_break();

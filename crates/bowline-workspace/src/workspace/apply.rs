@@ -7,7 +7,7 @@
 use std::ops::Deref;
 use std::sync::Arc;
 
-use bowline_history::changes::{ChangeId, ChangeOrigin, ChangeSource, Reversal};
+use bowline_history::changes::{ChangeId, ChangeOrigin, ChangeOutcome, ChangeSource, Reversal};
 use bowline_text::hash::ContentHash;
 use bowline_text::time::Timestamp;
 use rustix::fs::{AtFlags, Stat};
@@ -20,8 +20,9 @@ use crate::disk::replace::tail::TailEdit;
 use crate::disk::replace::{self, ExpectedFile, LateWrite, ReplaceError};
 use crate::disk::writers::{self, WaitPurpose, WriterState};
 use crate::error::FilesError;
-use crate::journal::{ApplyMethod, ChangeDraft, ChangeOutcome, DraftContent, DraftSide};
+use crate::journal::{ApplyMethod, ChangeDraft, DraftContent, DraftSide};
 use crate::roots::{AdmittedPath, Roots};
+use bowline_storage::clock::now;
 use bowline_storage::file_clock;
 
 pub(super) mod transaction;
@@ -117,6 +118,15 @@ pub(super) struct PlannedChange {
 }
 
 impl PlannedChange {
+    /// Returns a change of a file's bytes and mode.
+    pub(super) fn replace(
+        admitted: AdmittedPath,
+        current: Option<CurrentFile>,
+        new: Option<NewFile>,
+    ) -> Self {
+        Self { admitted, current, new, tail: None, moved_from: None, reverses: Vec::new() }
+    }
+
     fn is_being_written(&self) -> bool {
         let tail = self.tail.as_ref().map(|tail| tail.writer_state);
         tail.or(self.current.as_ref().map(|current| current.writer_state)) == Some(WriterState::Busy)
@@ -124,7 +134,7 @@ impl PlannedChange {
 }
 
 /// Files to change together, all or none.
-#[derive(Debug, Clone, Copy)]
+#[derive(Clone, Copy)]
 pub(super) struct ChangeGroup<'a> {
     pub(super) roots: &'a Roots,
     pub(super) origin: &'a ChangeOrigin,
@@ -133,15 +143,15 @@ pub(super) struct ChangeGroup<'a> {
     pub(super) progress: ProgressCallback<'a>,
 }
 
-/// Receives the number of finished files and the total.
-#[derive(Clone, Copy, Default)]
-pub(super) struct ProgressCallback<'a>(pub(super) Option<&'a dyn Fn(usize, usize)>);
-
-impl std::fmt::Debug for ProgressCallback<'_> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_tuple("Telling").field(&self.0.is_some()).finish()
+impl<'a> ChangeGroup<'a> {
+    /// Returns a group of one change.
+    pub(super) fn single(roots: &'a Roots, origin: &'a ChangeOrigin, change: &'a PlannedChange) -> Self {
+        Self { roots, origin, changes: std::slice::from_ref(change), at: now(), progress: None }
     }
 }
+
+/// Receives the number of finished files and the total.
+pub(super) type ProgressCallback<'a> = Option<&'a dyn Fn(usize, usize)>;
 
 /// The result of one change.
 #[derive(Debug)]
@@ -396,13 +406,10 @@ fn draft_change<'a>(
     origin: &'a ChangeOrigin,
     new_mode: u32,
 ) -> ChangeDraft<'a> {
-    let before = effect
-        .current
-        .as_ref()
-        .map(|current| DraftSide { content: DraftContent::Bytes(&current.bytes), mode: current.mode() });
+    let before = effect.current.as_ref().map(|current| DraftSide::bytes(&current.bytes, current.mode()));
     let after = effect.new.as_ref().map(|new| {
         let mode = new.mode.or(effect.current.as_ref().map(CurrentFile::mode)).unwrap_or(new_mode);
-        DraftSide { content: DraftContent::Bytes(&new.bytes), mode }
+        DraftSide::bytes(&new.bytes, mode)
     });
     if let Some(tail) = &effect.tail {
         let (sizes, hashes) = (tail.sizes(), tail.hashes);

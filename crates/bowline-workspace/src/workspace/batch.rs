@@ -14,13 +14,13 @@ use std::sync::{Arc, MutexGuard};
 use bowline_history::changes::{ChangeId, ChangeOrigin};
 use bowline_policy::grants::FileId;
 use bowline_policy::operation::{Operation, OperationKind, OperationTarget};
-use bowline_policy::paths::{Access, Protection};
+use bowline_policy::paths::{Access, Protection, path_below};
 use bowline_policy::question::{QuestionItem, TextChange};
 use bowline_protocol::file_extension::{BatchError, Etag, FileData, FileError, FileOperation};
 use bowline_text::hash::ContentHash;
 use bowline_text::text;
 
-use super::apply::{AppliedChange, ApplyError, ChangeGroup, PlannedChange, ProgressCallback, apply_changes};
+use super::apply::{AppliedChange, ApplyError, ChangeGroup, PlannedChange, apply_changes};
 use super::documents::Documents;
 use super::merged_writes::{MergedWrite, restore_merged};
 use super::recover::recover_interrupted;
@@ -168,9 +168,8 @@ impl BatchPreview {
         }
         // The directories above a changed file go without saying.
         let has_files = |directory: &str| {
-            let is_below =
-                |path: &str| path.strip_prefix(directory).is_some_and(|rest| rest.starts_with('/'));
-            self.files.iter().any(|file| is_below(&file.path))
+            let mut files = self.files.iter().filter_map(|file| path_below(&file.path, directory));
+            files.any(|rest| !rest.is_empty())
         };
         let created = self.created_directories.iter().map(|path| (OperationKind::Write, path));
         let removed = self.removed_directories.iter().map(|path| (OperationKind::Delete, path));
@@ -481,13 +480,7 @@ fn apply_decided(
     let (held, unchanged): (Vec<_>, Vec<_>) = held.into_iter().map(FinishedFile::split).unzip();
     let (changed, changes): (Vec<_>, Vec<_>) = changed.into_iter().map(FinishedFile::split).unzip();
     let at = writer.next_group_time();
-    let group = ChangeGroup {
-        roots: &session.roots,
-        origin,
-        changes: &changes,
-        at,
-        progress: ProgressCallback(None),
-    };
+    let group = ChangeGroup { roots: &session.roots, origin, changes: &changes, at, progress: None };
     let (applied, directory_changes) = apply_with_directories(session, writer, &group, &directories)?;
     let mut outcomes = vec![OperationOutcome::default(); count];
     let mut documents = documents;
@@ -680,10 +673,8 @@ impl BatchAgreement<'_> {
             Self::Preview(shown) => shown.find_difference(&decided.preview()),
             Self::Paths(paths) => {
                 let is_agreed = |path: &String| paths.contains(path);
-                let is_above = |directory: &str| {
-                    let rest = |agreed: &String| agreed.strip_prefix(directory).map(str::to_owned);
-                    paths.iter().filter_map(rest).any(|rest| rest.is_empty() || rest.starts_with('/'))
-                };
+                let is_above =
+                    |directory: &str| paths.iter().any(|agreed| path_below(agreed, directory).is_some());
                 let files = decided.files.iter().find(|file| {
                     let mut sources = file.moved_from.iter().chain(&file.copied_from);
                     !paths.iter().any(|path| path == file.admitted.canonical()) || !sources.all(is_agreed)

@@ -7,9 +7,7 @@ use std::fs;
 use std::io::ErrorKind;
 use std::sync::PoisonError;
 
-use bowline_history::changes::{
-    Change, ChangeId, ChangeOrigin, ChangeSource, FileState, PathsBySource, group_paths_by_source,
-};
+use bowline_history::changes::{Change, ChangeId, ChangeOrigin, ChangeOutcome, ChangeSource, FileState};
 use bowline_history::undo::{
     self, ChangeOwner, ChangeSelection, ConflictResolution, FileMoves, ReversalDirection, TailStep,
 };
@@ -20,7 +18,7 @@ use bowline_text::text::{self, Encoding};
 use indexmap::IndexMap;
 
 use super::Workspace;
-use super::apply::{ProgressCallback, TailChange};
+use super::apply::TailChange;
 use super::kept_texts::KeptText;
 use super::reversal::{
     ReversalOptions, StoredFile, has_stored_texts, load_stored_file, reverse_all, stored_file_from_bytes,
@@ -31,7 +29,7 @@ use crate::disk;
 use crate::disk::content_scan::hash_start;
 use crate::disk::replace::tail::TailEdit;
 use crate::error::FilesError;
-use crate::journal::{ChangeFilter, ChangeOutcome, Journal, JournalEntry};
+use crate::journal::{ChangeFilter, Journal, JournalEntry};
 
 /// How many lines of context a patch shows, as in git.
 const CONTEXT_LINES: usize = 3;
@@ -96,18 +94,6 @@ impl Workspace {
             changes.drain(..changes.len().saturating_sub(last));
         }
         Ok(changes)
-    }
-
-    /// Returns the files that a session changed in one of its turns, as far as the changes are in effect, grouped by
-    /// how they became known.
-    ///
-    /// # Errors
-    /// Fails if the journal cannot be read.
-    pub fn turn_files(&self, session: &str, turn: u64) -> Result<PathsBySource, FilesError> {
-        let changes = self.changes(&ChangeSelection::turn(session, turn))?;
-        let edits =
-            changes.iter().filter(|changed| changed.is_in_effect && changed.change.reverses.is_empty());
-        Ok(group_paths_by_source(edits.map(|changed| &changed.change)))
     }
 
     /// Returns a change.
@@ -284,13 +270,7 @@ impl Workspace {
         resolution: ConflictResolution,
         tell: &dyn Fn(usize, usize),
     ) -> Result<UndoOutcome, FilesError> {
-        self.session("").undo_or_redo(
-            selection,
-            &ChangeOrigin::default(),
-            direction,
-            resolution,
-            ProgressCallback(Some(tell)),
-        )
+        self.session("").undo_or_redo(selection, &ChangeOrigin::default(), direction, resolution, Some(tell))
     }
 
     /// Redoes changes for the user, as [`WorkspaceSession::redo`](super::WorkspaceSession::redo) does, below the

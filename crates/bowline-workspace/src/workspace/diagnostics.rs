@@ -5,55 +5,34 @@
 //! [`Workspace::share_diagnostics`](super::Workspace::share_diagnostics); one behind a proxy sends
 //! `_bowline/diagnostics`, which the proxy forwards and copies.
 
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-
 use bowline_protocol::diagnostics::{Diagnostic, Diagnostics, FileDiagnostics};
 
 use super::notifications::{Notifier, WorkspaceNotification};
 
-/// How many paths are queued for a slow listener; a listener that falls further behind is dropped.
-const MAX_EVENTS: usize = 256;
-
-/// The shared diagnostics and their listeners.
+/// The shared diagnostics.
 #[derive(Debug, Default)]
 pub(super) struct SharedDiagnostics {
     diagnostics: Diagnostics,
-    listeners: Vec<SyncSender<String>>,
 }
 
 impl SharedDiagnostics {
     /// Replaces the diagnostics of a file, given by its canonical path.
     pub(super) fn replace_file(&mut self, path: &str, diagnostics: Vec<Diagnostic>, bell: &Notifier) {
         let changed = self.diagnostics.replace_file(path, diagnostics);
-        changed.iter().for_each(|path| self.notify(path, bell));
+        changed.into_iter().for_each(|path| bell.notify(WorkspaceNotification::Diagnostics(path)));
     }
 
     /// Marks the diagnostics of changed files as outdated.
     pub(super) fn mark_stale<'p>(&mut self, paths: impl IntoIterator<Item = &'p str>, bell: &Notifier) {
         for path in paths {
             if self.diagnostics.mark_stale(path) {
-                self.notify(path, bell);
+                bell.notify(WorkspaceNotification::Diagnostics(path.to_owned()));
             }
         }
     }
 
-    pub(super) fn get(&self, path: &str) -> Option<&FileDiagnostics> {
-        self.diagnostics.get(path)
-    }
-
     pub(super) fn iter(&self) -> impl Iterator<Item = (&String, &FileDiagnostics)> {
         self.diagnostics.iter()
-    }
-
-    pub(super) fn subscribe(&mut self) -> Receiver<String> {
-        let (sender, receiver) = sync_channel(MAX_EVENTS);
-        self.listeners.push(sender);
-        receiver
-    }
-
-    fn notify(&mut self, path: &str, bell: &Notifier) {
-        bell.notify(WorkspaceNotification::Diagnostics(path.to_owned()));
-        self.listeners.retain(|listener| listener.try_send(path.to_owned()).is_ok());
     }
 }
 

@@ -12,9 +12,7 @@ use bowline_text::merge::merge;
 use bowline_text::text;
 use rustix::fs::Stat;
 
-use super::apply::{
-    ApplyError, ChangeGroup, FileBytes, NewFile, PlannedChange, ProgressCallback, apply_changes, read_current,
-};
+use super::apply::{ApplyError, ChangeGroup, FileBytes, NewFile, PlannedChange, apply_changes, read_current};
 use super::diagnostics::SharedDiagnostics;
 use super::documents::{DocumentEvent, Documents, FileAttributes};
 use super::recover::recover_interrupted;
@@ -160,15 +158,9 @@ impl Workspace {
         let mut stat = current.as_ref().map(|current| current.stat);
         if current.as_ref().is_none_or(|current| current.bytes != bytes) {
             let new = Some(NewFile { bytes: FileBytes::Owned(bytes), mode });
-            let effect =
-                PlannedChange { admitted, current, new, tail: None, moved_from: None, reverses: Vec::new() };
-            let group = ChangeGroup {
-                roots,
-                origin: &ChangeOrigin::default(),
-                changes: &[effect],
-                at: bowline_storage::clock::now(),
-                progress: ProgressCallback(None),
-            };
+            let change = PlannedChange::replace(admitted, current, new);
+            let origin = ChangeOrigin::default();
+            let group = ChangeGroup::single(roots, &origin, &change);
             let applied = apply_changes(self, writer, &group)?;
             stat = applied.first().and_then(|applied| applied.stat);
         }
@@ -248,22 +240,6 @@ impl Workspace {
         shared.iter().map(|(path, of_file)| (path.clone(), of_file.clone())).collect()
     }
 
-    /// Returns the diagnostics of a file.
-    ///
-    /// # Errors
-    /// Returns why the path is not in this workspace.
-    pub fn file_diagnostics(&self, path: &str) -> Result<Option<FileDiagnostics>, FilesError> {
-        let admitted = self.inner.roots.admit(path, Access::Read)?;
-        Ok(self.lock_diagnostics().get(admitted.canonical()).cloned())
-    }
-
-    /// Subscribes to the paths of files whose diagnostics change, disappear or become outdated from now on. A listener
-    /// that falls 256 paths behind is dropped; it should query [`diagnostics`](Workspace::diagnostics) again.
-    #[must_use]
-    pub fn diagnostic_events(&self) -> Receiver<String> {
-        self.lock_diagnostics().subscribe()
-    }
-
     /// Reloads the document at a path, if it is open, has no unsaved text, and its file changed.
     pub(super) fn refresh_document(&self, admitted: &AdmittedPath) -> Result<(), FilesError> {
         let disk = admitted.target().map(|found| disk::file_version(&found.stat));
@@ -339,7 +315,7 @@ pub(super) fn merge_with_disk(
     if disk == loaded || disk == document.text().as_str() {
         return Ok(document.text().to_string());
     }
-    merge(loaded, document.text(), disk).map(|merged| merged.text)
+    merge(loaded, document.text(), disk)
 }
 
 fn to_open_document(path: &str, document: &Document) -> OpenDocument {

@@ -9,7 +9,7 @@ use bowline_text::display::quote;
 use super::notifications::WorkspaceNotification;
 use super::{Workspace, WorkspaceWriter};
 use crate::error::FilesError;
-use crate::journal::{ApplyMethod, ChangeDraft, DraftContent, DraftSide};
+use crate::journal::{ChangeDraft, DraftSide};
 use bowline_storage::clock::now;
 
 /// How many texts wait to be reported; `bowline changes` lists all.
@@ -47,17 +47,10 @@ pub(super) fn keep_text(
     (text, mode): (&[u8], u32),
     current: Option<&[u8]>,
 ) -> Result<(), FilesError> {
-    let side = |bytes| DraftSide { content: DraftContent::Bytes(bytes), mode };
-    let draft = ChangeDraft {
-        origin: &ChangeOrigin::kept_text(),
-        source: ChangeSource::Observed,
-        path,
-        before: Some(side(text)),
-        after: current.map(side),
-        moved_from: None,
-        reverses: &[],
-        method: ApplyMethod::AlreadyApplied,
-    };
+    let side = |bytes| DraftSide::bytes(bytes, mode);
+    let origin = ChangeOrigin::kept_text();
+    let source = (&origin, ChangeSource::Observed);
+    let draft = ChangeDraft::applied(source, path, Some(side(text)), current.map(side));
     for change in writer.journal.record(&[draft], now())? {
         let text = KeptText { change, path: path.to_owned() };
         let mut waiting = workspace.inner.unreported_texts.lock().unwrap_or_else(PoisonError::into_inner);

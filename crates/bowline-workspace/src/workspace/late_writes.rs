@@ -7,14 +7,14 @@ use bowline_text::merge::merge;
 use bowline_text::text;
 
 use super::apply::{
-    ApplyError, ChangeGroup, CurrentFile, FileBytes, NewFile, PlannedChange, ProgressCallback,
-    apply_collecting_late, read_current,
+    ApplyError, ChangeGroup, CurrentFile, FileBytes, NewFile, PlannedChange, apply_collecting_late,
+    read_current,
 };
 use super::kept_texts::keep_text;
 use super::{Workspace, WorkspaceWriter};
 use crate::disk::replace::LateWrite;
 use crate::error::FilesError;
-use crate::journal::{ApplyMethod, ChangeDraft, DraftContent, DraftSide};
+use crate::journal::{ChangeDraft, DraftSide};
 use crate::roots::{AdmittedPath, Roots};
 use bowline_storage::clock::now;
 
@@ -43,7 +43,10 @@ pub(super) fn merge_late_write(
         }
         if late.is_restored {
             let mode = admitted.target().map_or(0o644, |found| found.stat.st_mode & 0o7777);
-            record_late_change(writer, admitted, Some((&late.base, mode)), Some((&late.bytes, mode)))?;
+            let sides = [&late.base, &late.bytes].map(|bytes| Some(DraftSide::bytes(bytes, mode)));
+            let source = (&ChangeOrigin::default(), ChangeSource::Observed);
+            let draft = ChangeDraft::applied(source, admitted.canonical(), sides[0], sides[1]);
+            writer.journal.record(&[draft], now()).map_err(FilesError::from)?;
             continue;
         }
         attempts += 1;
@@ -61,16 +64,9 @@ pub(super) fn merge_late_write(
             continue;
         }
         let new = Some(NewFile { bytes: FileBytes::Owned(new), mode: None });
-        let effect =
-            PlannedChange { admitted, current, new, tail: None, moved_from: None, reverses: Vec::new() };
-        let mut again = Vec::new();
-        let group = ChangeGroup {
-            roots,
-            origin: &ChangeOrigin::default(),
-            changes: &[effect],
-            at: now(),
-            progress: ProgressCallback(None),
-        };
+        let change = PlannedChange::replace(admitted, current, new);
+        let (origin, mut again) = (ChangeOrigin::default(), Vec::new());
+        let group = ChangeGroup::single(roots, &origin, &change);
         let applied = apply_collecting_late(workspace, writer, &group, &mut again);
         waiting.extend(again.into_iter().map(|(_, late)| late));
         match applied {
@@ -100,28 +96,5 @@ fn merge_texts(current: &CurrentFile, late: &LateWrite) -> Option<Vec<u8>> {
     let now = text::decode(current.bytes.clone()).ok()?;
     let read = |bytes: &[u8]| text::decode_as(bytes.to_owned(), now.format).ok();
     let merged = merge(&read(&late.base)?, &now.text, &read(&late.bytes)?).ok()?;
-    text::encode(&merged.text, now.format).ok()
-}
-
-fn record_late_change(
-    writer: &mut WorkspaceWriter,
-    admitted: &AdmittedPath,
-    before: Option<(&[u8], u32)>,
-    after: Option<(&[u8], u32)>,
-) -> Result<(), FilesError> {
-    fn side((bytes, mode): (&[u8], u32)) -> DraftSide<'_> {
-        DraftSide { content: DraftContent::Bytes(bytes), mode }
-    }
-    let draft = ChangeDraft {
-        origin: &ChangeOrigin::default(),
-        source: ChangeSource::Observed,
-        path: admitted.canonical(),
-        before: before.map(side),
-        after: after.map(side),
-        moved_from: None,
-        reverses: &[],
-        method: ApplyMethod::AlreadyApplied,
-    };
-    writer.journal.record(&[draft], now())?;
-    Ok(())
+    text::encode(&merged, now.format).ok()
 }

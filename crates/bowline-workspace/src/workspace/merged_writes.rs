@@ -13,13 +13,11 @@ use bowline_policy::paths::Access;
 use bowline_text::hash::ContentHash;
 
 use super::apply::{
-    ApplyError, ChangeGroup, CurrentFile, FileBytes, NewFile, PlannedChange, ProgressCallback, apply_changes,
-    read_current,
+    ApplyError, ChangeGroup, CurrentFile, FileBytes, NewFile, PlannedChange, apply_changes, read_current,
 };
 use super::{Workspace, WorkspaceWriter};
 use crate::error::FilesError;
 use crate::roots::Roots;
-use bowline_storage::clock::now;
 use bowline_storage::file_clock;
 
 /// Limits on the merged writes that are remembered, in number and in bytes of text. Files beyond them are not
@@ -146,16 +144,8 @@ pub(super) fn restore_merged(
     let bytes = merged.to_vec();
     lookout.adopt_write(journal, &workspace.inner.roots, (&canonical, &current.bytes), origin)?;
     let new = Some(NewFile { bytes: FileBytes::Owned(bytes), mode: None });
-    let effect = PlannedChange {
-        admitted,
-        current: Some(current),
-        new,
-        tail: None,
-        moved_from: None,
-        reverses: Vec::new(),
-    };
-    let group =
-        ChangeGroup { roots, origin, changes: &[effect], at: now(), progress: ProgressCallback(None) };
+    let change = PlannedChange::replace(admitted, Some(current), new);
+    let group = ChangeGroup::single(roots, origin, &change);
     apply_changes(workspace, writer, &group)?;
     Ok(())
 }

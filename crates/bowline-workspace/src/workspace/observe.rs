@@ -28,7 +28,7 @@ use crate::disk::replace::is_temp_name;
 use crate::error::FilesError;
 use crate::git_objects::GitObjects;
 use crate::journal::{
-    ApplyMethod, BaselineRow, ChangeDraft, ChangeFilter, DraftContent, DraftSide, Journal, JournalError,
+    BaselineRow, ChangeDraft, ChangeFilter, DraftContent, DraftSide, Journal, JournalError,
 };
 use crate::observer::file_watcher::{DirtyPaths, FileWatcher, FileWatcherError, FileWatcherOptions};
 use crate::observer::{Observation, Observer, ObserverOptions, ScanEvent, ScanReport, ScannedChange};
@@ -52,8 +52,6 @@ const PRUNE_INTERVAL_MS: u64 = 10 * 60 * 1000;
 pub struct ObserveReport {
     /// The changes, as recorded in the journal.
     pub changes: Vec<ChangeId>,
-    /// Renamed files: from, to. The journal records each as a deletion and a creation.
-    pub renamed: Vec<(String, String)>,
     /// What the scan did and skipped.
     pub report: ScanReport,
 }
@@ -151,7 +149,7 @@ pub(super) fn start_observing(
         let secret = walker::find_root(roots, path).is_none_or(|(_, way)| walker::is_secret(way));
         let (bytes, git_object) = if secret { (None, None) } else { (bytes, git_object) };
         let size = bytes.as_ref().map_or(0, Vec::len);
-        let learnt = (BaselineRow { git_object, ..to_baseline_row(path, &known) }, bytes);
+        let learnt = (BaselineRow { path: path.to_owned(), known, git_object }, bytes);
         to_control_flow(batch.add(learnt, size, keep), &mut failed)
     });
     failed.map_or_else(|| batch.flush(keep), Err)?;
@@ -257,7 +255,7 @@ impl ObserverState {
         if let Some(observer) = self.observer.as_mut().filter(|_| self.needs_full_scan) {
             // The journal's baseline contains exactly what was recorded.
             let mut stored = Vec::new();
-            journal.visit_baseline(|row| stored.push(from_baseline_row(row)))?;
+            journal.visit_baseline(|row| stored.push((row.path, row.known)))?;
             *observer = Observer::restore_after(observer, stored);
             dirty = DirtyPaths::Everything;
         }
@@ -374,11 +372,9 @@ impl ObserverState {
             Err,
         );
         recorded.and_then(|()| store_baseline(journal, &observation))?;
-        let mut renamed = observation.renamed.clone();
-        renamed.retain(|(from, to)| !is_foreign(from) && !is_foreign(to));
         let report = observation.report.clone();
         observation.changes.iter().for_each(|seen| self.clear_expected_write(&seen.path));
-        Ok((ObserveReport { changes, renamed, report }, observation))
+        Ok((ObserveReport { changes, report }, observation))
     }
 
     /// Expects a write that an editor is about to make, so that no scan records it as a change, however late it
@@ -452,8 +448,7 @@ fn restore_observer(
     let observer = Observer::restore_with(options, |restore| {
         journal.visit_baseline(|row| {
             if is_complete || row.git_object.is_none_or(|object| git.has(&object)) {
-                let (path, known) = from_baseline_row(row);
-                restore(&path, known);
+                restore(&row.path, row.known);
             } else {
                 lost.push(row.path);
             }
@@ -542,16 +537,8 @@ fn record_changes(
             }),
             None => seen.before.as_ref().map(|known| draft_side(known, unstored.as_deref())),
         };
-        drafts.push(ChangeDraft {
-            origin,
-            source: source(seen),
-            path: &seen.path,
-            before,
-            after: seen.after.as_ref().map(|known| draft_side(known, bytes.as_deref())),
-            moved_from: None,
-            reverses: &[],
-            method: ApplyMethod::AlreadyApplied,
-        });
+        let after = seen.after.as_ref().map(|known| draft_side(known, bytes.as_deref()));
+        drafts.push(ChangeDraft::applied((origin, source(seen)), &seen.path, before, after));
     }
     let recorded = match journal.record(&drafts, at) {
         // A change that is already on the disk cannot be refused: it is recorded without its text, and undo leaves it
@@ -607,45 +594,12 @@ fn draft_side<'a>(known: &KnownFile, bytes: Option<&'a [u8]>) -> DraftSide<'a> {
 }
 
 fn store_baseline(journal: &mut Journal, observation: &Observation) -> Result<(), FilesError> {
-    let rows: Vec<BaselineRow> =
-        observation.upsert.iter().map(|(path, known)| to_baseline_row(path, known)).collect();
+    let rows = observation.upsert.iter();
+    let rows: Vec<_> = rows
+        .map(|(path, known)| BaselineRow { path: path.clone(), known: *known, git_object: None })
+        .collect();
     journal.update_baseline(&rows, &observation.remove)?;
     Ok(())
-}
-
-fn to_baseline_row(path: &str, known: &KnownFile) -> BaselineRow {
-    let FileStamp { device, inode, size, mtime_ns, ctime_ns, mode } = known.stamp;
-    BaselineRow {
-        path: path.to_owned(),
-        size,
-        mtime_ns,
-        ctime_ns,
-        inode,
-        device,
-        mode,
-        hash: known.hash,
-        is_racy: known.is_racy,
-        git_object: None,
-    }
-}
-
-fn from_baseline_row(row: BaselineRow) -> (String, KnownFile) {
-    let BaselineRow {
-        path,
-        size,
-        mtime_ns,
-        ctime_ns,
-        inode,
-        device,
-        mode,
-        hash,
-        is_racy: racy,
-        git_object: _,
-    } = row;
-    (
-        path,
-        KnownFile { stamp: FileStamp { device, inode, size, mtime_ns, ctime_ns, mode }, hash, is_racy: racy },
-    )
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use std::os::fd::AsFd;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
 
-use bowline_history::changes::Change;
+use bowline_history::changes::{Change, ChangeOutcome};
 use bowline_policy::paths::Access;
 use bowline_text::hash::ContentHash;
 use file_lease::{Lease, LeaseError};
@@ -20,7 +20,7 @@ use crate::disk;
 use crate::disk::displaced_files::{self, DisplacedFile};
 use crate::disk::replace::LateWrite;
 use crate::error::FilesError;
-use crate::journal::{ChangeOutcome, JournalEntry};
+use crate::journal::JournalEntry;
 
 /// How much of a displaced file is read.
 const MAX_TEXT_BYTES: u64 = 64 << 20;

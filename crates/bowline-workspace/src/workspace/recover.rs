@@ -3,10 +3,9 @@
 use std::fmt;
 use std::fs::File;
 
-use bowline_history::changes::{Change, FileState};
+use bowline_history::changes::{Change, ChangeOutcome, FileState};
 use bowline_history::recovery::{
-    self, InterruptedTail, InterruptedWrite, Repair, TailRepair, WriteMethod, decide_recovery,
-    decide_tail_recovery,
+    InterruptedTail, InterruptedWrite, Repair, TailRepair, WriteMethod, decide_recovery, decide_tail_recovery,
 };
 use bowline_policy::paths::Access;
 use bowline_text::display::quote;
@@ -14,7 +13,7 @@ use bowline_text::hash::ContentHash;
 use rustix::io::Errno;
 
 use super::apply::transaction::{ChangeJob, FileTransaction};
-use super::apply::{FileBytes, NewFile, PlannedChange, ProgressCallback, TailChange, read_current};
+use super::apply::{FileBytes, NewFile, PlannedChange, TailChange, read_current};
 use super::batch::directories::recover_directories;
 use super::kept_texts::keep_text;
 use super::late_writes::merge_late_write;
@@ -26,7 +25,7 @@ use crate::disk::replace::tail::{TailEdit, complete_tail};
 use crate::disk::replace::{self, ExpectedFile, Replacement};
 use crate::disk::writers::{self, WaitPurpose, WriterState};
 use crate::error::FilesError;
-use crate::journal::{ApplyMethod, ChangeOutcome, Journal, JournalError, PendingChange};
+use crate::journal::{ApplyMethod, Journal, JournalError, PendingChange};
 use crate::roots::{AdmitError, AdmittedPath, FileLocation, Roots};
 use bowline_storage::disk_calls::DiskCalls;
 
@@ -36,18 +35,18 @@ pub struct RecoveredWrite {
     /// The change.
     pub change: Change,
     /// Whether it was done, abandoned, or is unknown because the file changed since.
-    pub outcome: recovery::RecoveryOutcome,
+    pub outcome: ChangeOutcome,
 }
 
 impl fmt::Display for RecoveredWrite {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let path = quote(&self.change.path);
         match self.outcome {
-            recovery::RecoveryOutcome::Done => write!(f, "a write of {path} was interrupted, and is done"),
-            recovery::RecoveryOutcome::Abandoned => {
+            ChangeOutcome::Done => write!(f, "a write of {path} was interrupted, and is done"),
+            ChangeOutcome::Abandoned => {
                 write!(f, "a write of {path} was interrupted: it was not done")
             }
-            recovery::RecoveryOutcome::Unknown => {
+            ChangeOutcome::Unknown => {
                 write!(f, "a write of {path} was interrupted, and the file was changed since: look at it")
             }
         }
@@ -71,11 +70,11 @@ pub(super) fn recover_writes(
         let mut outcomes: Vec<_> =
             group.iter().map(|pending| recover_change(workspace, writer, roots, pending)).collect();
         // A group is applied as a whole: if part of it is done, the rest is completed.
-        if outcomes.contains(&Some(recovery::RecoveryOutcome::Done)) {
+        if outcomes.contains(&Some(ChangeOutcome::Done)) {
             for (pending, outcome) in group.iter().zip(&mut outcomes) {
-                if *outcome == Some(recovery::RecoveryOutcome::Abandoned) {
+                if *outcome == Some(ChangeOutcome::Abandoned) {
                     let carried = complete_change(workspace, writer, roots, pending);
-                    *outcome = carried.then_some(recovery::RecoveryOutcome::Done);
+                    *outcome = carried.then_some(ChangeOutcome::Done);
                 }
             }
         }
@@ -85,11 +84,8 @@ pub(super) fn recover_writes(
             writer.needs_recovery = true;
             continue;
         };
-        let settled: Vec<_> = group
-            .iter()
-            .zip(&outcomes)
-            .map(|(pending, outcome)| (pending.change.id, to_change_outcome(*outcome)))
-            .collect();
+        let settled: Vec<_> =
+            group.iter().zip(&outcomes).map(|(pending, outcome)| (pending.change.id, *outcome)).collect();
         writer.journal.settle(&settled)?;
         let group = group.iter().zip(outcomes);
         recovered.extend(
@@ -120,7 +116,7 @@ fn recover_change(
     writer: &mut WorkspaceWriter,
     roots: &Roots,
     pending: &PendingChange,
-) -> Option<recovery::RecoveryOutcome> {
+) -> Option<ChangeOutcome> {
     let change = &pending.change;
     let admitted = match roots.admit(&change.path, Access::Write) {
         // A file may now stand where the change's directory was.
@@ -140,7 +136,7 @@ fn recover_change(
         }
         ApplyMethod::InPlace => (WriteMethod::InPlace, None),
         ApplyMethod::Rename { .. } | ApplyMethod::Tail(_) | ApplyMethod::AlreadyApplied => {
-            return Some(recovery::RecoveryOutcome::Unknown);
+            return Some(ChangeOutcome::Unknown);
         }
     };
     let Some(place) = roots.locate(&admitted).ok()? else {
@@ -171,7 +167,7 @@ fn recover_change(
     let journal = &writer.journal;
     let (before, after) = (load_side(journal, change.before)?, load_side(journal, change.after)?);
     if matches!((&before, &after), (StoredSide::Lost, _) | (_, StoredSide::Lost)) {
-        return Some(recovery::RecoveryOutcome::Unknown);
+        return Some(ChangeOutcome::Unknown);
     }
     let bytes = |file: &Option<OpenContents>| file.as_ref().map(|(_, bytes, _)| bytes.clone());
     let (current_bytes, temp_bytes) = (bytes(&current), bytes(&temp_file));
@@ -225,8 +221,8 @@ fn recover_tail(
     roots: &Roots,
     (admitted, change): (&AdmittedPath, &Change),
     tail: &[u8],
-) -> Option<recovery::RecoveryOutcome> {
-    let unknown = Some(recovery::RecoveryOutcome::Unknown);
+) -> Option<ChangeOutcome> {
+    let unknown = Some(ChangeOutcome::Unknown);
     let (Some(before), Some(after)) = (change.before, change.after) else { return unknown };
     let Some(place) = roots.locate(admitted).ok()? else { return unknown };
     if place.is_directory() {
@@ -273,14 +269,7 @@ fn plan_tail(workspace: &Workspace, roots: &Roots, change: &Change, bytes: &[u8]
     let edit = if before.size < after.size { TailEdit::Append } else { TailEdit::Cut };
     let hashes = (before.hash, after.hash);
     let tail = TailChange { stat, writer_state, edit, bytes: bytes.to_owned(), hashes };
-    Some(PlannedChange {
-        admitted,
-        current: None,
-        new: None,
-        tail: Some(tail),
-        moved_from: None,
-        reverses: Vec::new(),
-    })
+    Some(PlannedChange { tail: Some(tail), ..PlannedChange::replace(admitted, None, None) })
 }
 
 /// Applies a pending change, because others of its group were applied.
@@ -316,12 +305,12 @@ fn complete_change(
         if !is_before || matches!(before, StoredSide::Lost) {
             return None;
         }
-        Some(PlannedChange { admitted, current, new, tail: None, moved_from: None, reverses: Vec::new() })
+        Some(PlannedChange::replace(admitted, current, new))
     };
     let Some(effect) = effect() else { return false };
     let mut late = Vec::new();
     let jobs = [ChangeJob { change: &effect, temp, in_place }];
-    let done = FileTransaction::new(workspace, roots, &jobs, ProgressCallback(None), &mut late).run();
+    let done = FileTransaction::new(workspace, roots, &jobs, None, &mut late).run();
     let done = done.is_ok_and(|done| done.iter().all(|done| done.is_clean));
     let brought = late
         .into_iter()
@@ -330,19 +319,11 @@ fn complete_change(
 }
 
 /// Returns the outcome of a change whose file cannot exist: its directory is gone, or a directory has its name.
-fn outcome_without_directory(change: &Change) -> recovery::RecoveryOutcome {
+fn outcome_without_directory(change: &Change) -> ChangeOutcome {
     match (&change.before, &change.after) {
-        (_, None) => recovery::RecoveryOutcome::Done,
-        (None, Some(_)) => recovery::RecoveryOutcome::Abandoned,
-        (Some(_), Some(_)) => recovery::RecoveryOutcome::Unknown,
-    }
-}
-
-fn to_change_outcome(outcome: recovery::RecoveryOutcome) -> ChangeOutcome {
-    match outcome {
-        recovery::RecoveryOutcome::Done => ChangeOutcome::Done,
-        recovery::RecoveryOutcome::Abandoned => ChangeOutcome::Abandoned,
-        recovery::RecoveryOutcome::Unknown => ChangeOutcome::Unknown,
+        (_, None) => ChangeOutcome::Done,
+        (None, Some(_)) => ChangeOutcome::Abandoned,
+        (Some(_), Some(_)) => ChangeOutcome::Unknown,
     }
 }
 

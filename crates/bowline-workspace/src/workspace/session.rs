@@ -10,7 +10,7 @@ use std::sync::{Arc, PoisonError};
 use bowline_history::changes::ChangeOrigin;
 use bowline_history::documents::{Document, DocumentTextSource, resolve_text_source};
 use bowline_history::ledger::{Ledger, TextVersion};
-use bowline_policy::paths::{Access, Protection};
+use bowline_policy::paths::{Access, path_below};
 use bowline_protocol::file_extension::operations::{ListOperation, ReadOperation};
 use bowline_protocol::file_extension::{
     FileError, ListDirectoryResponse, ReadFileResponse, StatFileResponse,
@@ -60,8 +60,6 @@ pub struct ReadText {
     pub source: TextSource,
     /// Whether it is the whole text.
     pub is_whole: bool,
-    /// Why the path is protected from reading.
-    pub protection: Option<Protection>,
     /// How many hard links the file has: others may lie outside of the session's directories.
     pub link_count: u64,
 }
@@ -188,7 +186,7 @@ impl WorkspaceSession {
         let directory = self.roots.admit(path, Access::Read)?;
         let mut listing = list::list(&self.roots, &directory, options)?;
         for (document, text) in self.workspace.unsaved_texts() {
-            let way = document.strip_prefix(directory.canonical()).and_then(|rest| rest.strip_prefix('/'));
+            let way = path_below(&document, directory.canonical()).filter(|way| !way.is_empty());
             let Some(way) = way.filter(|way| way.split('/').count() <= options.depth.max(1)) else {
                 continue;
             };
@@ -377,8 +375,8 @@ impl WorkspaceSession {
         whole: bool,
     ) -> ReadText {
         let path = admitted.canonical().to_owned();
-        let (protection, link_count) = (admitted.protection(), admitted.link_count());
-        ReadText { text, path, source: served, is_whole: whole, protection, link_count }
+        let link_count = admitted.link_count();
+        ReadText { text, path, source: served, is_whole: whole, link_count }
     }
 
     pub(super) fn with_ledger<T>(&self, act: impl FnOnce(&mut Ledger) -> T) -> T {

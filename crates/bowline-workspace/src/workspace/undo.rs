@@ -45,7 +45,7 @@ use crate::disk;
 use crate::disk::replace::tail::{TailEdit, can_cut};
 use crate::disk::writers::{self, WaitPurpose};
 use crate::error::FilesError;
-use crate::journal::{ApplyMethod, ChangeDraft, ChangeFilter, DraftContent, DraftSide, Journal};
+use crate::journal::{ChangeDraft, ChangeFilter, DraftSide, Journal};
 use crate::roots::{AdmittedPath, Roots};
 use moves::{FileGroup, GroupedFile, group_files};
 
@@ -156,7 +156,7 @@ impl ReversibleFile {
 }
 
 /// How changes are reversed.
-#[derive(Debug, Clone, Copy)]
+#[derive(Clone, Copy)]
 struct ReversalContext<'a> {
     verb: &'static str,
     options: ReversalOptions<'a>,
@@ -219,13 +219,7 @@ impl WorkspaceSession {
         selection: &ChangeSelection,
         origin: &ChangeOrigin,
     ) -> Result<UndoOutcome, FilesError> {
-        self.undo_or_redo(
-            selection,
-            origin,
-            ReversalDirection::Undo,
-            ConflictResolution::Refuse,
-            ProgressCallback(None),
-        )
+        self.undo_or_redo(selection, origin, ReversalDirection::Undo, ConflictResolution::Refuse, None)
     }
 
     /// Redoes the selected changes by reversing their undos.
@@ -237,13 +231,7 @@ impl WorkspaceSession {
         selection: &ChangeSelection,
         origin: &ChangeOrigin,
     ) -> Result<UndoOutcome, FilesError> {
-        self.undo_or_redo(
-            selection,
-            origin,
-            ReversalDirection::Redo,
-            ConflictResolution::Refuse,
-            ProgressCallback(None),
-        )
+        self.undo_or_redo(selection, origin, ReversalDirection::Redo, ConflictResolution::Refuse, None)
     }
 
     /// Returns the effect of an undo or redo on each file, without performing it.
@@ -863,19 +851,9 @@ pub(super) fn record_unchanged_reversal(
     origin: &ChangeOrigin,
     at: Timestamp,
 ) -> Result<ChangeId, FilesError> {
-    fn side(current: &CurrentFile) -> DraftSide<'_> {
-        DraftSide { content: DraftContent::Bytes(&current.bytes), mode: current.mode() }
-    }
-    let draft = ChangeDraft {
-        origin,
-        source: ChangeSource::Written,
-        path: admitted.canonical(),
-        before: current.map(side),
-        after: current.map(side),
-        moved_from: None,
-        reverses,
-        method: ApplyMethod::AlreadyApplied,
-    };
+    let side = current.map(|current| DraftSide::bytes(&current.bytes, current.mode()));
+    let draft = ChangeDraft::applied((origin, ChangeSource::Written), admitted.canonical(), side, side);
+    let draft = ChangeDraft { reverses, ..draft };
     let recorded = writer.journal.record(&[draft], at)?;
     recorded.first().copied().ok_or(FilesError::NothingToUndo("undo"))
 }

@@ -26,11 +26,11 @@ use bowline_text::hash::ContentHash;
 use bowline_text::text::{self, DecodedText, Encoding, NotTextError, TextFormat};
 
 use super::apply::{
-    ApplyError, ChangeGroup, CurrentFile, FileBytes, NewFile, PlannedChange, ProgressCallback, apply_changes,
-    check_risky_write, check_writable, default_mode, read_current,
+    ApplyError, ChangeGroup, CurrentFile, FileBytes, NewFile, PlannedChange, apply_changes,
+    check_risky_write, default_mode, read_current,
 };
 use super::batch::{self, BatchAgreement, BatchEditError, BatchOutcome, BatchPreview};
-use super::documents::{DocumentEvent, Documents};
+use super::documents::Documents;
 use super::merged_writes::{MergedWrite, adopt_repeated_write, restore_merged};
 use super::recover::recover_interrupted;
 use super::session::document_version;
@@ -39,8 +39,8 @@ use super::{KeptText, WorkspaceSession, WorkspaceWriter};
 use crate::disk;
 use crate::disk::writers::{self, WaitPurpose, WriterState};
 use crate::error::FilesError;
-use crate::journal::{ApplyMethod, ChangeDraft, DraftContent, DraftSide};
-use crate::roots::{AdmitError, AdmittedPath};
+use crate::journal::{ChangeDraft, DraftSide};
+use crate::roots::AdmittedPath;
 use bowline_storage::clock::now;
 use bowline_storage::file_clock::now_ns;
 
@@ -70,8 +70,6 @@ pub struct WriteOutcome {
     pub change: Option<ChangeId>,
     /// The file's text now. It differs from what was sent if it was merged or its line endings were kept.
     pub text: Arc<String>,
-    /// Why the path is protected from writing.
-    pub protection: Option<Protection>,
     /// Whether the write removed the file's setuid or setgid bit.
     pub drops_privileges: bool,
     /// Whether the system cannot detect if another program has the file open for writing.
@@ -345,55 +343,6 @@ impl WorkspaceSession {
         })
     }
 
-    /// Deletes a file, if it is as the session last saw it.
-    ///
-    /// # Errors
-    /// Returns why it was not deleted: it does not exist, or it changed since the session read it.
-    pub fn delete(&self, path: &str, origin: &ChangeOrigin) -> Result<Option<ChangeId>, FilesError> {
-        let workspace = &self.workspace;
-        let mut writer = workspace.writer();
-        recover_interrupted(workspace, &mut writer, &self.roots)?;
-        let _lock = writer.journal.lock()?;
-        for _ in 0..MAX_ATTEMPTS {
-            let admitted = self.roots.admit(path, Access::Write)?;
-            let mut documents = workspace.documents();
-            let Some(current) = read_current(workspace, &self.roots, &admitted)? else {
-                return Err(AdmitError::NotFound(path.to_owned()).into());
-            };
-            check_writable(workspace, &self.roots, &admitted, &current.stat)?;
-            self.check_deletion(&admitted, &current, &documents)?;
-            let known_by = documents.find(&admitted);
-            let canonical = admitted.canonical().to_owned();
-            let effect = PlannedChange {
-                admitted,
-                current: Some(current),
-                new: None,
-                tail: None,
-                moved_from: None,
-                reverses: Vec::new(),
-            };
-            let group = ChangeGroup {
-                roots: &self.roots,
-                origin,
-                changes: &[effect],
-                at: now(),
-                progress: ProgressCallback(None),
-            };
-            match apply_changes(workspace, &mut writer, &group) {
-                Ok(applied) => {
-                    if let Some(path) = known_by {
-                        documents.notify(&DocumentEvent::FileDeleted { path });
-                    }
-                    self.with_ledger(|ledger| ledger.record_absent(&canonical));
-                    return Ok(applied.first().map(|applied| applied.change));
-                }
-                Err(ApplyError::Raced(_)) => {}
-                Err(ApplyError::Failed(error)) => return Err(error),
-            }
-        }
-        Err(FilesError::KeepsChanging(path.to_owned()))
-    }
-
     /// Returns the effect of the operations of a batch, without performing them. Reads have no effect.
     ///
     /// # Errors
@@ -463,20 +412,13 @@ impl WorkspaceSession {
         };
         let is_saved = draft(&unattributed, disk, had.as_deref());
         let is_changed = draft(origin, had.as_deref(), Some(&written));
-        fn side(bytes: &Option<Vec<u8>>, mode: u32) -> Option<DraftSide<'_>> {
-            bytes.as_ref().map(|bytes| DraftSide { content: DraftContent::Bytes(bytes), mode })
-        }
+        let path = admitted.canonical();
         let drafts: Vec<ChangeDraft<'_>> = drafts
             .iter()
-            .map(|(origin, before, after)| ChangeDraft {
-                origin,
-                source: ChangeSource::Written,
-                path: admitted.canonical(),
-                before: side(before, mode),
-                after: side(after, mode),
-                moved_from: None,
-                reverses: &[],
-                method: ApplyMethod::AlreadyApplied,
+            .map(|(origin, before, after)| {
+                let [before, after] =
+                    [before, after].map(|bytes| bytes.as_ref().map(|bytes| DraftSide::bytes(bytes, mode)));
+                ChangeDraft::applied((origin, ChangeSource::Written), path, before, after)
             })
             .collect();
         let recorded = writer.journal.record(&drafts, now())?;
@@ -529,7 +471,6 @@ impl WorkspaceSession {
             version,
             document,
             content: "",
-            unseen_writes: self.workspace.inner.options.unseen,
         };
         decide_deletion(&situation)
             .map_err(|why| FilesError::WriteRejected { path: admitted.requested_path().to_owned(), why })
@@ -632,7 +573,6 @@ impl WorkspaceSession {
             version: live.version,
             document: live.document,
             content,
-            unseen_writes: self.workspace.inner.options.unseen,
         };
         let decision = decide_write(&situation)
             .map_err(|why| FilesError::WriteRejected { path: admitted.requested_path().to_owned(), why })?;
@@ -650,7 +590,6 @@ impl WorkspaceSession {
         let text = decision.text;
         let bytes = encode_shared(&text, format, admitted.requested_path())?;
         let path = admitted.canonical().to_owned();
-        let protection = admitted.protection();
         let held = current.as_ref().is_some_and(|current| *current.bytes == *bytes);
         let mut change = None;
         let mut stat = current.as_ref().map(|current| current.stat);
@@ -659,15 +598,8 @@ impl WorkspaceSession {
             current.as_ref().is_some_and(|current| current.writer_state == WriterState::Unknown);
         if !held {
             let new = Some(NewFile { bytes, mode });
-            let effect =
-                PlannedChange { admitted, current, new, tail: None, moved_from: None, reverses: Vec::new() };
-            let group = ChangeGroup {
-                roots: &self.roots,
-                origin,
-                changes: &[effect],
-                at: now(),
-                progress: ProgressCallback(None),
-            };
+            let planned = PlannedChange::replace(admitted, current, new);
+            let group = ChangeGroup::single(&self.roots, origin, &planned);
             let applied = apply_changes(&self.workspace, writer, &group)?;
             for applied in applied {
                 change = Some(applied.change);
@@ -691,7 +623,6 @@ impl WorkspaceSession {
             verdict,
             change,
             text,
-            protection,
             drops_privileges,
             is_unguarded,
             is_edited: false,

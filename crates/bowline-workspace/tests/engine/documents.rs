@@ -560,13 +560,13 @@ one
             | one
             deleted
             | one
-            ! -32602 {"reason":"conflict","path":"$ROOT/b.txt","why":"the text was changed since this session read it: read it again","hunks":[]}
+            ! -32602 {"kind":"conflict","path":"$ROOT/b.txt","etag":"sha256:6d9010b2b7a1483b256ae7477738dba7c530bd9ba53db1d6691441e74b83608a","reason":"conflict","why":"the text was changed since this session read it: read it again","hunks":[]}
             $ROOT/c.txt saved
             | one
             unsaved
-            ! -32602 {"reason":"conflict","path":"$ROOT/c.txt","why":"the text was changed since this session read it: read it again","hunks":[]}
+            ! -32602 {"kind":"conflict","path":"$ROOT/c.txt","etag":"sha256:6d9010b2b7a1483b256ae7477738dba7c530bd9ba53db1d6691441e74b83608a","reason":"conflict","why":"the text was changed since this session read it: read it again","hunks":[]}
             deleted
-            ! -32002 {"uri":"$ROOT/d.txt"}
+            ! -32002 {"kind":"notFound","path":"$ROOT/d.txt","uri":"$ROOT/d.txt"}
             $ROOT/b.txt
             $ROOT/c.txt
             change 3 of $ROOT/a.txt

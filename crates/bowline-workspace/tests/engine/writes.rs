@@ -270,51 +270,6 @@ two
 }
 
 #[test]
-fn unseen_writes_can_be_refused() {
-    check(
-        r#"
-//= unseen refuse
-//- /a.txt
-one
-two
-> write /a.txt "1\n"
-> read /a.txt 1 1
-> write /a.txt "1\n"
-> read /a.txt 2 1
-> write /a.txt "1\n2\n"
-> write /new.txt "new\n"
-> cat /a.txt
-> s2 delete /a.txt
-> s2 read /a.txt 1 1
-> s2 delete /a.txt
-> s2 read /a.txt 2 1
-> disk /a.txt "user\n2\n"
-> s2 delete /a.txt
-> s2 read /a.txt
-> s2 delete /a.txt
-"#,
-        expect![[r#"
-            ! -32602 {"reason":"conflict","path":"$ROOT/a.txt","why":"this session has not read all of the text that it would replace: read it first","hunks":[]}
-            | one
-            ! -32602 {"reason":"conflict","path":"$ROOT/a.txt","why":"this session has not read all of the text that it would replace: read it first","hunks":[]}
-            | two
-            replaced
-            created
-            = 1\n
-            = 2\n
-            ! -32602 {"reason":"conflict","path":"$ROOT/a.txt","why":"this session has not read all of the text that it would replace: read it first","hunks":[]}
-            | 1
-            ! -32602 {"reason":"conflict","path":"$ROOT/a.txt","why":"this session has not read all of the text that it would replace: read it first","hunks":[]}
-            | 2
-            ! -32602 {"reason":"conflict","path":"$ROOT/a.txt","why":"the text was changed since this session read it: read it again","hunks":[]}
-            | user
-            | 2
-            deleted
-        "#]],
-    );
-}
-
-#[test]
 fn a_deleted_file_is_recreated_only_after_a_read() {
     check(
         r#"
@@ -462,7 +417,7 @@ a
         expect![[r#"
             ! -32602 "$ROOT/f is a directory: list it, or name a file in it"
             ! -32602 "$ROOT/ is a directory: list it, or name a file in it"
-            ! -32602 "$ROOT/f is a directory: list it, or name a file in it"
+            ! -32602 {"kind":"notEmpty","path":"$ROOT/f"}
             $ROOT/f/
             $ROOT/f/a
         "#]],

@@ -17,6 +17,7 @@ use bowline_workspace::workspace::{
     BulkSyncCondition, FileEditError, RiskyWriteBehavior, Workspace, WorkspaceOptions,
 };
 use serde_json::{Value, json};
+use test_support::fixture::delete_file;
 
 use super::fixture::FaultFixture;
 
@@ -168,7 +169,7 @@ fn change_three_files(lab: &FaultFixture, workspace: &Workspace) {
     let session = workspace.session("s");
     write(lab, workspace, 1, "a.txt", NEW).expect("nothing fails yet");
     write(lab, workspace, 1, "b.txt", ADDED).expect("nothing fails yet");
-    session.delete(&lab.path("c.txt"), &session.origin(Some(1), None)).expect("nothing fails yet");
+    delete_file(&session, &lab.path("c.txt"), &session.origin(Some(1), None)).expect("nothing fails yet");
 }
 
 fn undo_turn(lab: &FaultFixture, workspace: &Workspace) -> Result<(), FilesError> {
@@ -237,7 +238,8 @@ const DELETE: Scenario = Scenario {
     files: &[ScenarioFile { path: "a.txt", old: Some(OLD), new: None, mode: Some(0o640) }],
     act: |lab, workspace| {
         let session = workspace.session("s");
-        session.delete(&lab.path("a.txt"), &session.origin(Some(2), None)).map(|_| ())
+        delete_file(&session, &lab.path("a.txt"), &session.origin(Some(2), None))
+            .map_err(|error| files_error(lab, error))
     },
     ..REPLACE
 };
@@ -298,7 +300,7 @@ const FILE_BACK: Scenario = Scenario {
         lab.write_as_user("a.txt", OLD);
         let session = workspace.session("s");
         write(lab, workspace, 1, "a.txt", NEW).expect("nothing fails yet");
-        session.delete(&lab.path("x"), &session.origin(Some(1), None)).expect("nothing fails yet");
+        delete_file(&session, &lab.path("x"), &session.origin(Some(1), None)).expect("nothing fails yet");
         write(lab, workspace, 1, "x/deep/b.txt", OTHER).expect("nothing fails yet");
         write(lab, workspace, 1, "x/c.txt", ADDED).expect("nothing fails yet");
     },
@@ -319,7 +321,8 @@ const DIRECTORY_BACK: Scenario = Scenario {
         lab.write_as_user("x/c.txt", ADDED);
         let session = workspace.session("s");
         for name in ["x/deep/b.txt", "x/c.txt"] {
-            session.delete(&lab.path(name), &session.origin(Some(1), None)).expect("nothing fails yet");
+            delete_file(&session, &lab.path(name), &session.origin(Some(1), None))
+                .expect("nothing fails yet");
         }
         lab.remove_all_as_user("x");
         write(lab, workspace, 1, "x", NEW).expect("nothing fails yet");
@@ -361,12 +364,17 @@ fn apply_batch(
     let operations = request.into_operations(&FileLimits::default()).expect("they are valid");
     let session = workspace.session("s");
     let origin = session.origin(Some(turn), Some("call"));
-    session.apply_batch(&operations, &origin, None).map(|_| ()).map_err(|failed| match *failed.error {
+    let applied = session.apply_batch(&operations, &origin, None);
+    applied.map(drop).map_err(|failed| files_error(lab, *failed.error))
+}
+
+fn files_error(lab: &FaultFixture, error: FileEditError) -> FilesError {
+    match error {
         FileEditError::Files(error) => error,
         FileEditError::File(error) => {
             FilesError::System { path: lab.path(""), why: io::Error::other(error.to_string()) }
         }
-    })
+    }
 }
 
 const BATCH: Scenario = Scenario {

@@ -7,10 +7,10 @@ use std::thread;
 use std::time::Duration;
 use std::{env, fs};
 
-use bowline_history::changes::{ChangeId, ChangeOrigin};
+use bowline_history::changes::{ChangeId, ChangeOrigin, ChangeOutcome};
 use bowline_text::hash::ContentHash;
 use bowline_text::time::Timestamp;
-use bowline_workspace::journal::{ChangeFilter, ChangeOutcome, Journal};
+use bowline_workspace::journal::{ChangeFilter, Journal};
 use expect_test::expect;
 use tempfile::TempDir;
 

@@ -4,10 +4,10 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use bowline_history::changes::ChangeOrigin;
+use bowline_history::changes::{ChangeOrigin, ChangeOutcome};
 use bowline_text::hash::ContentHash;
 use bowline_text::time::Timestamp;
-use bowline_workspace::journal::{ChangeOutcome, Journal, JournalCondition, examine};
+use bowline_workspace::journal::{Journal, JournalCondition, examine};
 use expect_test::{Expect, expect};
 use tempfile::TempDir;
 

@@ -2,10 +2,10 @@
 
 use std::collections::HashMap;
 
-use bowline_history::changes::ChangeOrigin;
+use bowline_history::changes::{ChangeOrigin, ChangeOutcome};
 use bowline_text::hash::ContentHash;
 use bowline_text::time::Timestamp;
-use bowline_workspace::journal::{ChangeFilter, ChangeOutcome, Journal, Retention};
+use bowline_workspace::journal::{ChangeFilter, Journal, Retention};
 use proptest::prelude::*;
 use rusqlite::Connection;
 use tempfile::TempDir;

@@ -4,12 +4,15 @@ use std::fmt::Write as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
-use bowline_history::changes::{Change, ChangeId, ChangeOrigin, ChangeSource, FileState, Reversal};
+use bowline_history::changes::{
+    Change, ChangeId, ChangeOrigin, ChangeOutcome, ChangeSource, FileState, Reversal,
+};
+use bowline_history::observation::{FileStamp, KnownFile};
 use bowline_text::hash::ContentHash;
 use bowline_text::time::Timestamp;
 use bowline_workspace::journal::{
-    ApplyMethod, BaselineRow, ChangeDraft, ChangeFilter, ChangeOutcome, DraftContent, DraftSide, Journal,
-    JournalEntry, JournalError, JournalNotice, Retention,
+    ApplyMethod, BaselineRow, ChangeDraft, ChangeFilter, DraftContent, DraftSide, Journal, JournalEntry,
+    JournalError, JournalNotice, Retention,
 };
 use expect_test::Expect;
 use tempfile::TempDir;
@@ -249,7 +252,7 @@ impl<'a> JournalStep<'a> {
             ["forget", path] => journal.update_baseline(&[], &[path.to_owned()]).map(nothing),
             ["baseline"] => {
                 let show = |row: &BaselineRow| {
-                    format!("{} {}\n", row.path, row.hash.as_ref().map_or("-", |hash| texts.name(hash)))
+                    format!("{} {}\n", row.path, row.known.hash.as_ref().map_or("-", |hash| texts.name(hash)))
                 };
                 Ok(journal.baseline()?.iter().map(show).collect())
             }
@@ -324,18 +327,15 @@ fn draft_side((known, bytes): &(bool, Vec<u8>)) -> DraftSide<'_> {
 
 /// Returns a baseline row with the largest possible numbers.
 pub(crate) fn baseline_row(path: &str, hash: Option<ContentHash>) -> BaselineRow {
-    BaselineRow {
-        path: path.to_owned(),
+    let stamp = FileStamp {
         size: 7,
         mtime_ns: -1,
         ctime_ns: i64::MAX,
         inode: u64::MAX,
         device: u64::MAX,
         mode: 0o100_644,
-        hash,
-        is_racy: true,
-        git_object: None,
-    }
+    };
+    BaselineRow { path: path.to_owned(), known: KnownFile { stamp, hash, is_racy: true }, git_object: None }
 }
 
 fn parse_id(text: &str) -> ChangeId {

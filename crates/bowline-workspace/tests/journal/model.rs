@@ -2,12 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use bowline_history::changes::{ChangeId, ChangeOrigin};
+use bowline_history::changes::{ChangeId, ChangeOrigin, ChangeOutcome};
 use bowline_text::hash::ContentHash;
 use bowline_text::time::Timestamp;
 use bowline_workspace::journal::{
-    ApplyMethod, ChangeDraft, ChangeFilter, ChangeOutcome, DraftContent, DraftSide, Journal, JournalError,
-    Retention,
+    ApplyMethod, ChangeDraft, ChangeFilter, DraftContent, DraftSide, Journal, JournalError, Retention,
 };
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -248,7 +247,7 @@ fn describe_journal(journal: &Journal) -> String {
         .baseline()
         .unwrap()
         .iter()
-        .map(|row| (row.path.parse().unwrap(), content_number(&row.hash.unwrap())))
+        .map(|row| (row.path.parse().unwrap(), content_number(&row.known.hash.unwrap())))
         .collect();
     format!("{listed:#?} {pending:#?} {kept:?} {baseline:?}")
 }

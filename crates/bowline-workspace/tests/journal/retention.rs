@@ -3,12 +3,12 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 
-use bowline_history::changes::{ChangeOrigin, Reversal};
+use bowline_history::changes::{ChangeOrigin, ChangeOutcome, Reversal};
 use bowline_text::hash::ContentHash;
 use bowline_text::time::Timestamp;
 use bowline_workspace::journal::{
-    ApplyMethod, ChangeDraft, ChangeFilter, ChangeOutcome, DraftContent, DraftSide, Journal,
-    MAX_COMMAND_BYTES, MAX_TEXT_BYTES, Retention,
+    ApplyMethod, ChangeDraft, ChangeFilter, DraftContent, DraftSide, Journal, MAX_COMMAND_BYTES,
+    MAX_TEXT_BYTES, Retention,
 };
 use expect_test::expect;
 use tempfile::TempDir;

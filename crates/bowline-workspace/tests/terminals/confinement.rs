@@ -10,12 +10,12 @@ use bowline_workspace::terminals::supervisor::ConfinementSupport;
 
 use super::fixture::{TerminalFixture, exit_code, exit_signal};
 
-fn confined_fixture(network: bool) -> TerminalFixture {
+fn confined_fixture() -> TerminalFixture {
     let mut scratch = None;
     let lab = TerminalFixture::with_options(|settings| {
         scratch = Some(settings.temp_directory.clone());
         let project = settings.temp_directory.canonicalize().unwrap().join("project");
-        settings.confinement = Some(Confinement { writable: vec![project], network });
+        settings.confinement = Some(Confinement { writable: vec![project] });
     });
     fs::write(scratch.unwrap().join("outside"), "kept").unwrap();
     lab
@@ -23,7 +23,7 @@ fn confined_fixture(network: bool) -> TerminalFixture {
 
 #[tokio::test]
 async fn only_the_roots_can_be_written() {
-    let lab = confined_fixture(true);
+    let lab = confined_fixture();
     let outside = lab.root.parent().unwrap().join("outside");
     let line = format!(
         "echo in > inside && cat inside; mkdir d && mv inside d/ && rm -r d && echo changed; \
@@ -52,13 +52,13 @@ async fn no_socket_can_be_opened_without_network() {
     let port = listener.local_addr().unwrap().port();
     let line =
         format!("bash -c 'exec 3<>/dev/tcp/127.0.0.1/{port} && echo connected' 2>/dev/null || echo refused");
-    assert_eq!(confined_fixture(false).run(&line).await.text, "refused\n");
-    assert_eq!(confined_fixture(true).run(&line).await.text, "connected\n");
+    assert_eq!(confined_fixture().run(&line).await.text, "refused\n");
+    assert_eq!(TerminalFixture::new().run(&line).await.text, "connected\n");
 }
 
 #[tokio::test]
 async fn a_pair_of_sockets_is_no_network() {
-    let lab = confined_fixture(false);
+    let lab = confined_fixture();
     let program = "import socket\na, b = socket.socketpair()\na.send(b'pair')\nprint(b.recv(9).decode())\n\
                    try:\n  socket.socket(socket.AF_UNIX)\nexcept PermissionError:\n  print('no socket')\n";
     fs::write(lab.root.join("pair.py"), program).unwrap();
@@ -70,7 +70,7 @@ async fn a_pair_of_sockets_is_no_network() {
 
 #[tokio::test]
 async fn the_supervisor_is_out_of_reach() {
-    let lab = confined_fixture(true);
+    let lab = confined_fixture();
     let thread = lab.create_process_pipe("hold");
     let id =
         lab.start("exec 9>hold; kill -9 $PPID 2>/dev/null || echo ready; setsid sleep 1000 & wait").await;
@@ -83,7 +83,7 @@ async fn the_supervisor_is_out_of_reach() {
 #[tokio::test]
 async fn what_cannot_be_confined_does_not_run() {
     let lab = TerminalFixture::with_options(|settings| {
-        settings.confinement = Some(Confinement { writable: vec!["/no/where".into()], network: true });
+        settings.confinement = Some(Confinement { writable: vec!["/no/where".into()] });
     });
     let refused = lab.start_error(super::fixture::shell_request("touch ran")).await;
     assert!(

@@ -15,6 +15,7 @@ use serde_json::{Value, json};
 
 use crate::changes::ChangeId;
 use bowline_policy::claims::{self, TextReplacement};
+use bowline_policy::paths::path_below;
 use bowline_protocol::accumulator::{
     AccumulatorOptions, OtherSessionBehavior, SessionAccumulator, ToolCallView,
 };
@@ -89,7 +90,7 @@ impl SessionDirectory {
 }
 
 fn strip_directory<'a>(path: &'a str, directory: &str) -> Option<&'a str> {
-    path.strip_prefix(directory.trim_end_matches('/'))?.strip_prefix('/').filter(|rest| !rest.is_empty())
+    path_below(path, directory).filter(|rest| !rest.is_empty())
 }
 
 /// Attributes the changes of one scan to calls.

@@ -1,6 +1,5 @@
 //! File changes as recorded in the journal: the states before and after, the origin, and the source of each change.
 
-use std::collections::HashSet;
 use std::fmt;
 
 use bowline_text::hash::ContentHash;
@@ -123,36 +122,13 @@ impl Change {
     }
 }
 
-/// Changed files grouped by source. Each file appears once, in the first list that applies.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct PathsBySource {
-    /// Written by Bowline.
-    pub written: Vec<String>,
-    /// Found on disk after a command.
-    pub by_commands: Vec<String>,
-    /// Found on disk otherwise. The agent or the user bypassed Bowline.
-    pub observed: Vec<String>,
+/// The outcome of a change.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum ChangeOutcome {
+    /// It was applied.
+    Done,
+    /// It was not applied: the file is as before.
+    Abandoned,
+    /// Unknown: the file matches neither side of the change.
+    Unknown,
 }
-
-/// Groups the files of some changes by source. Files that an agent only claimed to have changed are omitted.
-#[must_use]
-pub fn group_paths_by_source<'a>(changes: impl IntoIterator<Item = &'a Change>) -> PathsBySource {
-    let mut sorted = PathsBySource::default();
-    for change in changes {
-        let list = match (change.source, &change.origin.command) {
-            (ChangeSource::Written, _) => &mut sorted.written,
-            (ChangeSource::Observed, Some(_)) => &mut sorted.by_commands,
-            (ChangeSource::Observed, None) => &mut sorted.observed,
-            (ChangeSource::Claimed, _) => continue,
-        };
-        list.push(change.path.clone());
-    }
-    let mut seen = HashSet::new();
-    for list in [&mut sorted.written, &mut sorted.by_commands, &mut sorted.observed] {
-        list.retain(|path| seen.insert(path.clone()));
-    }
-    sorted
-}
-
-#[cfg(test)]
-mod tests;

@@ -109,7 +109,7 @@ impl Document {
             return Err(ChangeDocumentError::StaleRevision { based_on, revision: self.revision });
         };
         let merged = merge(base, &self.text, &text).map_err(ChangeDocumentError::Conflict)?;
-        self.set_text(Arc::new(merged.text));
+        self.set_text(Arc::new(merged));
         Ok(())
     }
 

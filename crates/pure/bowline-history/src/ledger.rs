@@ -248,17 +248,6 @@ fn add_range(ranges: &mut Vec<Range<u64>>, new: Range<u64>) {
     }
 }
 
-/// How to handle a write to a file that the session did not see. In a file that it saw in part, it may never change a
-/// line that it did not see.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum UnseenWriteBehavior {
-    /// Perform the write and report it.
-    #[default]
-    Overwrite,
-    /// Refuse the write.
-    Refuse,
-}
-
 /// The inputs to the decision on a write.
 #[derive(Debug)]
 pub struct WriteContext<'a> {
@@ -272,8 +261,6 @@ pub struct WriteContext<'a> {
     pub document: Option<&'a Document>,
     /// The content to write.
     pub content: &'a str,
-    /// How to handle a write without a read.
-    pub unseen_writes: UnseenWriteBehavior,
 }
 
 /// The kind of a permitted write.
@@ -322,9 +309,6 @@ pub enum WriteRejectedError {
          read the rest of the text first, or change only lines that it has read", format_line_range(.0)
     )]
     UnreadLines(RangeInclusive<usize>),
-    /// The session never read the text.
-    #[error("this session has not read all of the text that it would replace: read it first")]
-    NotRead,
     /// The document has unsaved text, and the file has changed since the document was loaded.
     #[error(
         "the file on disk and the editor's unsaved text were both changed on the same lines: save or reload it"
@@ -357,8 +341,7 @@ pub fn decide_write(context: &WriteContext<'_>) -> Result<LedgerDecision, WriteR
     };
     let replace = |verdict| unmerged_decision(fit_line_endings(content, live), verdict);
     // A partial read does not permit overwriting the rest.
-    if let (Knowledge::Partial(windows), UnseenWriteBehavior::Overwrite) =
-        (&context.knowledge, context.unseen_writes)
+    if let Knowledge::Partial(windows) = &context.knowledge
         && let Some(lines) =
             windows.find_unread_change(context.version, live, &fit_line_endings(content, live))
     {
@@ -373,11 +356,6 @@ pub fn decide_write(context: &WriteContext<'_>) -> Result<LedgerDecision, WriteR
         // The file was created in the meantime: all of its text is new to the session.
         Knowledge::Absent => merge_decision("", live, content)?,
         Knowledge::Windows(version) if *version == context.version => replace(WriteVerdict::Replaced),
-        Knowledge::Windows(_) | Knowledge::Partial(_) | Knowledge::Nothing
-            if context.unseen_writes == UnseenWriteBehavior::Refuse =>
-        {
-            return Err(WriteRejectedError::NotRead);
-        }
         Knowledge::Windows(_) | Knowledge::Partial(_) | Knowledge::Nothing if dirty.is_some() => {
             // Only the user has seen the unsaved text; a session can have known only the text on disk.
             merge_decision(context.disk_text.unwrap_or_default(), live, content)?
@@ -430,7 +408,7 @@ pub fn decide_insertion(
         Knowledge::Whole(known) if end.is_empty() => at_end(known),
         Knowledge::Absent if end.is_empty() => at_end(""),
         // The insertion alone, without the changes of others.
-        Knowledge::Whole(known) => merge(live, known, &text).ok().map(|merged| Arc::new(merged.text)),
+        Knowledge::Whole(known) => merge(live, known, &text).ok().map(Arc::new),
         Knowledge::Hashed(_)
         | Knowledge::Windows(_)
         | Knowledge::Absent
@@ -440,8 +418,7 @@ pub fn decide_insertion(
     InsertionDecision { text, known_text }
 }
 
-/// Decides whether a session may delete a file: only in the state that it knows. If it has read the file only in part
-/// or not at all, `unseen_writes` decides.
+/// Decides whether a session may delete a file: only in the state that it knows, if it has read all of it.
 ///
 /// The content in the context is ignored.
 ///
@@ -457,12 +434,7 @@ pub fn decide_deletion(context: &WriteContext<'_>) -> Result<(), WriteRejectedEr
         Knowledge::Hashed(hash) => live.is_some_and(|live| *hash == ContentHash::digest(live.as_bytes())),
         Knowledge::Windows(version) => *version == context.version,
         Knowledge::Absent => false,
-        Knowledge::Partial(_) | Knowledge::Nothing => {
-            return match context.unseen_writes {
-                UnseenWriteBehavior::Overwrite => Ok(()),
-                UnseenWriteBehavior::Refuse => Err(WriteRejectedError::NotRead),
-            };
-        }
+        Knowledge::Partial(_) | Knowledge::Nothing => true,
     };
     if is_known { Ok(()) } else { Err(WriteRejectedError::Stale) }
 }
@@ -478,8 +450,8 @@ fn merge_decision(base: &str, live: &str, content: &str) -> Result<LedgerDecisio
         return Ok(unmerged_decision(theirs, WriteVerdict::Replaced));
     }
     let merged = merge(base, live, &theirs).map_err(WriteRejectedError::Conflict)?;
-    let verdict = if merged.text == theirs { WriteVerdict::Replaced } else { WriteVerdict::Merged };
-    Ok(LedgerDecision { text: Arc::new(merged.text), known_text: Arc::new(theirs.into_owned()), verdict })
+    let verdict = if merged == theirs { WriteVerdict::Replaced } else { WriteVerdict::Merged };
+    Ok(LedgerDecision { text: Arc::new(merged), known_text: Arc::new(theirs.into_owned()), verdict })
 }
 
 /// Merges a decision with the file on disk, because saving a document over a file that has changed would lose that
@@ -495,7 +467,7 @@ fn merge_with_disk(
         return Ok(decision);
     }
     let merged = merge(loaded, &decision.text, disk).map_err(WriteRejectedError::DiskConflict)?;
-    Ok(LedgerDecision { text: Arc::new(merged.text), verdict: WriteVerdict::Merged, ..decision })
+    Ok(LedgerDecision { text: Arc::new(merged), verdict: WriteVerdict::Merged, ..decision })
 }
 
 #[cfg(test)]

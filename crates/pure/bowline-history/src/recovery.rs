@@ -3,6 +3,8 @@
 //! Before a write touches the disk, the journal holds its two texts and the name of its temporary file. The next
 //! process that opens the journal finds the write without an outcome, reads the disk and decides here.
 
+use crate::changes::ChangeOutcome;
+
 /// How a write changes the disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WriteMethod {
@@ -28,17 +30,6 @@ pub struct InterruptedWrite<'a> {
     pub temp: Option<&'a [u8]>,
 }
 
-/// The outcome to record in the journal.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum RecoveryOutcome {
-    /// It was done.
-    Done,
-    /// It was not done.
-    Abandoned,
-    /// The file has been changed by someone else; whether before or after the write is unknown.
-    Unknown,
-}
-
 /// The repair of the disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Repair {
@@ -60,7 +51,7 @@ pub enum Repair {
 
 /// Decides the outcome and the repair of an interrupted write.
 #[must_use]
-pub fn decide_recovery(remains: InterruptedWrite<'_>) -> (RecoveryOutcome, Repair) {
+pub fn decide_recovery(remains: InterruptedWrite<'_>) -> (ChangeOutcome, Repair) {
     match remains.method {
         WriteMethod::Exchange => decide_exchange(remains),
         WriteMethod::InPlace => decide_in_place(remains),
@@ -93,63 +84,63 @@ pub enum TailRepair {
 #[must_use]
 pub fn decide_tail_recovery(
     InterruptedTail { is_append, tail, rest }: InterruptedTail<'_>,
-) -> (RecoveryOutcome, TailRepair) {
-    let outcome = |is_done| if is_done { RecoveryOutcome::Done } else { RecoveryOutcome::Abandoned };
+) -> (ChangeOutcome, TailRepair) {
+    let outcome = |is_done| if is_done { ChangeOutcome::Done } else { ChangeOutcome::Abandoned };
     match rest {
         // What follows the bytes was appended later.
         Some(rest) if rest.starts_with(tail) => (outcome(is_append), TailRepair::None),
         Some([]) => (outcome(!is_append), TailRepair::None),
         Some(rest) if tail.starts_with(rest) => (outcome(is_append), TailRepair::Complete),
-        Some(_) | None => (RecoveryOutcome::Unknown, TailRepair::None),
+        Some(_) | None => (ChangeOutcome::Unknown, TailRepair::None),
     }
 }
 
 fn decide_exchange(
     InterruptedWrite { before, after, current, temp, .. }: InterruptedWrite<'_>,
-) -> (RecoveryOutcome, Repair) {
+) -> (ChangeOutcome, Repair) {
     let Some(temp) = temp else {
         let outcome = match current {
-            current if current == after => RecoveryOutcome::Done,
-            current if current == before => RecoveryOutcome::Abandoned,
-            _ => RecoveryOutcome::Unknown,
+            current if current == after => ChangeOutcome::Done,
+            current if current == before => ChangeOutcome::Abandoned,
+            _ => ChangeOutcome::Unknown,
         };
         return (outcome, Repair::None);
     };
     // Before the exchange the temporary file has the new text, or a prefix of it.
     let is_new_text = after.is_some_and(|after| after.starts_with(temp));
     if current == before && is_new_text {
-        return (RecoveryOutcome::Abandoned, Repair::RemoveTemp);
+        return (ChangeOutcome::Abandoned, Repair::RemoveTemp);
     }
     // After the exchange it has the old text, or a prefix of it if the writer was rolling back because another file
     // of the same group could not be written.
     let is_old_text = before.is_some_and(|before| before.starts_with(temp));
     match (after, current) {
-        (Some(_), _) if is_old_text && current != before => (RecoveryOutcome::Done, Repair::RemoveTemp),
-        (None, None) if is_old_text => (RecoveryOutcome::Done, Repair::RemoveTemp),
+        (Some(_), _) if is_old_text && current != before => (ChangeOutcome::Done, Repair::RemoveTemp),
+        (None, None) if is_old_text => (ChangeOutcome::Done, Repair::RemoveTemp),
         // Where names cannot be exchanged, a new file briefly has both names.
-        (Some(_), current) if current == after && is_new_text => (RecoveryOutcome::Done, Repair::RemoveTemp),
+        (Some(_), current) if current == after && is_new_text => (ChangeOutcome::Done, Repair::RemoveTemp),
         // The file was changed between the check and the exchange, and the writer died before it could report that.
-        (Some(_), current) if current == after => (RecoveryOutcome::Abandoned, Repair::ExchangeBack),
-        (None, None) => (RecoveryOutcome::Abandoned, Repair::RenameBack),
-        _ if is_new_text || is_old_text => (RecoveryOutcome::Unknown, Repair::RemoveTemp),
-        _ => (RecoveryOutcome::Unknown, Repair::KeepTemp),
+        (Some(_), current) if current == after => (ChangeOutcome::Abandoned, Repair::ExchangeBack),
+        (None, None) => (ChangeOutcome::Abandoned, Repair::RenameBack),
+        _ if is_new_text || is_old_text => (ChangeOutcome::Unknown, Repair::RemoveTemp),
+        _ => (ChangeOutcome::Unknown, Repair::KeepTemp),
     }
 }
 
 fn decide_in_place(
     InterruptedWrite { before, after, current, .. }: InterruptedWrite<'_>,
-) -> (RecoveryOutcome, Repair) {
+) -> (ChangeOutcome, Repair) {
     let (Some(before), Some(after), Some(current)) = (before, after, current) else {
-        return (RecoveryOutcome::Unknown, Repair::None);
+        return (ChangeOutcome::Unknown, Repair::None);
     };
     if current == after {
-        (RecoveryOutcome::Done, Repair::None)
+        (ChangeOutcome::Done, Repair::None)
     } else if current == before {
-        (RecoveryOutcome::Abandoned, Repair::None)
+        (ChangeOutcome::Abandoned, Repair::None)
     } else if is_half_written(before, after, current) {
-        (RecoveryOutcome::Done, Repair::CompleteWrite)
+        (ChangeOutcome::Done, Repair::CompleteWrite)
     } else {
-        (RecoveryOutcome::Unknown, Repair::None)
+        (ChangeOutcome::Unknown, Repair::None)
     }
 }
 

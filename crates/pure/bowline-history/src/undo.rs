@@ -21,6 +21,7 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::changes::{Change, ChangeId, ChangeSource, Reversal};
+use bowline_policy::paths::path_below;
 use bowline_text::diff::{self, NoSuchHunkError};
 use bowline_text::display::quote;
 use bowline_text::merge::MergeConflict;
@@ -144,7 +145,9 @@ impl ChangeSelection {
             && !(self.only_explained && change.is_unattributed());
         let is_recent = self.since.is_none_or(|since| change.id >= since);
         let has_path = |path: &String| {
-            is_at_or_below(&change.path, path) || is_at_or_below(moves.current_path(change), path)
+            [change.path.as_str(), moves.current_path(change)]
+                .into_iter()
+                .any(|file| path_below(file, path).is_some())
         };
         is_owner && has_source && is_recent && self.path.as_ref().is_none_or(has_path)
     }
@@ -157,12 +160,6 @@ impl ChangeSelection {
             (Some(selected_hunks), Some(hunks)) => hunks.iter().all(|hunk| selected_hunks.contains(hunk)),
         }
     }
-}
-
-/// Returns whether a file is this path, or lies below it.
-fn is_at_or_below(file: &str, path: &str) -> bool {
-    let rest = file.strip_prefix(path.trim_end_matches('/'));
-    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
 /// Returns the edits that an undo reverts, newest first: the selected ones that are in effect, and with one change of a

@@ -8,6 +8,7 @@ use std::collections::HashMap;
 use std::hash::Hash;
 use std::ops::Range;
 
+use bowline_policy::paths::path_below;
 use bowline_protocol::file_extension::operations::FileGlob;
 use bowline_protocol::file_extension::{ChangeAuthor, ChangeKind, FileChange};
 use bowline_text::hash::ContentHash;
@@ -42,7 +43,7 @@ impl WatchScope {
     /// Returns whether a canonical path is in the scope, whatever the glob selects.
     #[must_use]
     pub fn contains(&self, path: &str) -> bool {
-        match (self.extent, way_below(path, &self.path)) {
+        match (self.extent, path_below(path, &self.path)) {
             (_, Some("")) | (WatchExtent::Recursive, Some(_)) => true,
             (WatchExtent::Entries, Some(way)) => !way.contains('/'),
             (WatchExtent::File, Some(_)) | (_, None) => false,
@@ -53,14 +54,8 @@ impl WatchScope {
     #[must_use]
     pub fn selects(&self, path: &str) -> bool {
         let is_match = |way: &str| way.is_empty() || self.glob.as_ref().is_none_or(|glob| glob.is_match(way));
-        self.contains(path) && way_below(path, &self.path).is_some_and(is_match)
+        self.contains(path) && path_below(path, &self.path).is_some_and(is_match)
     }
-}
-
-/// Returns the way from a directory to a path; empty if it is the directory itself.
-fn way_below<'p>(path: &'p str, directory: &str) -> Option<&'p str> {
-    let rest = path.strip_prefix(directory.trim_end_matches('/'))?;
-    if rest.is_empty() { Some("") } else { rest.strip_prefix('/') }
 }
 
 /// The type of a watched entry. Symbolic links and special files are not watched.

@@ -10,7 +10,7 @@ mod tables;
 use std::fmt;
 
 use crate::operation::{CommandSpec, Operation, OperationKind, OperationTarget, PathResolution};
-use crate::paths::LexicalPath;
+use crate::paths::{LexicalPath, path_below};
 use bowline_text::display::{check_mixed_scripts, check_non_ascii, escape_line};
 
 /// The maximum number of dangers listed, the worst first.
@@ -221,10 +221,7 @@ impl DangerScan<'_> {
     }
 
     fn is_inside_roots(&self, path: &str) -> bool {
-        self.roots.iter().any(|root| {
-            let root = root.trim_end_matches('/');
-            path.strip_prefix(root).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
-        })
+        self.roots.iter().any(|root| path_below(path, root).is_some())
     }
 }
 

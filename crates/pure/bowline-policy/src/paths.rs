@@ -123,9 +123,15 @@ impl LexicalPath {
     /// `/project-evil` is not below `/project`.
     #[must_use]
     pub fn strip_root(&self, root: &LexicalPath) -> Option<&str> {
-        let rest = self.normal.strip_prefix(root.normal.trim_end_matches('/'))?;
-        if rest.is_empty() { Some("") } else { rest.strip_prefix('/') }
+        path_below(&self.normal, &root.normal)
     }
+}
+
+/// Returns a normalised path relative to a directory that it lies below; empty if it is the directory itself.
+#[must_use]
+pub fn path_below<'p>(path: &'p str, directory: &str) -> Option<&'p str> {
+    let rest = path.strip_prefix(directory.trim_end_matches('/'))?;
+    if rest.is_empty() { Some("") } else { rest.strip_prefix('/') }
 }
 
 impl fmt::Display for LexicalPath {

@@ -7,7 +7,6 @@ pub mod diff;
 pub mod display;
 pub mod edits;
 pub mod hash;
-pub mod inflate;
 pub mod lines;
 pub mod merge;
 pub mod text;

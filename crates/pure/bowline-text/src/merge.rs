@@ -14,17 +14,6 @@ pub const MAX_CONFLICT_HUNKS: usize = 16;
 /// which counts.
 pub const MAX_HUNK_TEXT_BYTES: usize = 4096;
 
-/// A text with the changes of both sides.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct MergeOutcome {
-    /// The text.
-    pub text: String,
-    /// Whether it contains a change made only in `ours`. If not, the text equals `theirs`.
-    pub has_our_changes: bool,
-    /// Whether it contains a change made only in `theirs`. If not, the text equals `ours`.
-    pub has_their_changes: bool,
-}
-
 /// Both sides changed the same region differently.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("conflicting changes in {total} {}, first at line {}", region_noun(.total), first_line(.hunks))]
@@ -55,7 +44,7 @@ pub struct ConflictHunk {
 ///
 /// # Errors
 /// Returns [`MergeConflict`] if both sides changed the same or adjacent regions differently.
-pub fn merge(base: &str, ours: &str, theirs: &str) -> Result<MergeOutcome, MergeConflict> {
+pub fn merge(base: &str, ours: &str, theirs: &str) -> Result<String, MergeConflict> {
     let mut conflict = MergeConflict { hunks: Vec::new(), total: 0 };
     let merged = merge_with_resolver(base, ours, theirs, &mut |region| {
         conflict.add_region(region);
@@ -83,20 +72,14 @@ pub fn merge_with_resolver(
     ours: &str,
     theirs: &str,
     resolve: &mut dyn FnMut(ConflictRegion<'_>) -> String,
-) -> MergeOutcome {
+) -> String {
     if ours == base || theirs == base || ours == theirs {
-        let text = if ours == base { theirs } else { ours };
-        let alone = |side: &str| side != base && ours != theirs;
-        return MergeOutcome {
-            text: text.to_owned(),
-            has_our_changes: alone(ours),
-            has_their_changes: alone(theirs),
-        };
+        return if ours == base { theirs } else { ours }.to_owned();
     }
     let base = TextLines::new(base);
     let mut ours = MergeSide::new(&base, ours);
     let mut theirs = MergeSide::new(&base, theirs);
-    let mut merged = MergeOutcome { text: String::new(), has_our_changes: false, has_their_changes: false };
+    let mut merged = String::new();
     let mut done = 0;
     while let Some(start) = ours.next_start().into_iter().chain(theirs.next_start()).min() {
         let mut end = start;
@@ -105,23 +88,18 @@ pub fn merge_with_resolver(
         let in_base = base.slice(start..end);
         let in_ours = ours.lines.slice(ours_start..ours.map_base_line(end));
         let in_theirs = theirs.lines.slice(theirs_start..theirs.map_base_line(end));
-        merged.text.push_str(base.slice(done..start));
+        merged.push_str(base.slice(done..start));
         done = end;
-        if in_ours == in_theirs {
-            merged.text.push_str(in_ours);
-        } else if in_theirs == in_base {
-            merged.text.push_str(in_ours);
-            merged.has_our_changes = true;
+        if in_ours == in_theirs || in_theirs == in_base {
+            merged.push_str(in_ours);
         } else if in_ours == in_base {
-            merged.text.push_str(in_theirs);
-            merged.has_their_changes = true;
+            merged.push_str(in_theirs);
         } else {
             let region = ConflictRegion { line: ours_start, base: in_base, ours: in_ours, theirs: in_theirs };
-            merged.text.push_str(&resolve(region));
-            (merged.has_our_changes, merged.has_their_changes) = (true, true);
+            merged.push_str(&resolve(region));
         }
     }
-    merged.text.push_str(base.slice(done..base.len()));
+    merged.push_str(base.slice(done..base.len()));
     merged
 }
 

@@ -260,18 +260,6 @@ pub fn looks_binary(head: &[u8]) -> bool {
     }
 }
 
-/// Returns whether a file that starts with these bytes may be read in windows, because they are valid UTF-8. A file
-/// in another encoding has to be read whole.
-#[must_use]
-pub fn can_stream(head: &[u8]) -> bool {
-    let utf8 = match std::str::from_utf8(head) {
-        Ok(_) => true,
-        // The last character may continue after the head.
-        Err(error) => error.error_len().is_none(),
-    };
-    utf8 && memchr(0, head).is_none()
-}
-
 fn reject_nul(text: String) -> Result<String, NotTextError> {
     if memchr(0, text.as_bytes()).is_some() { Err(NotTextError::Binary) } else { Ok(text) }
 }

@@ -22,7 +22,6 @@ const REQUIRED_ABI: ABI = ABI::V3;
 
 // The devices that every command may write to.
 const DEVICES: [&str; 3] = ["/dev/null", "/dev/full", "/dev/zero"];
-const TERMINAL_DEVICES: [&str; 2] = ["/dev/tty", "/dev/pts"];
 
 const EACCES: u32 = 13;
 
@@ -39,9 +38,9 @@ impl ConfinementSupport {
     /// Detects the support by confining a dedicated thread.
     #[must_use]
     pub fn detect() -> Self {
-        let nothing = Confinement { writable: Vec::new(), network: false };
+        let nothing = Confinement { writable: Vec::new() };
         let tried = thread::scope(|scope| {
-            let confined = scope.spawn(|| (restrict_files(&nothing, None, false), restrict_network()));
+            let confined = scope.spawn(|| (restrict_files(&nothing, None), restrict_network()));
             confined.join()
         });
         let ended = || Err("the thread that tried it ended early".to_owned());
@@ -55,14 +54,11 @@ pub(super) fn spawn_confined(
     command: &mut Command,
     confinement: &Confinement,
     scratch: Option<&Path>,
-    pty: bool,
 ) -> Result<Child, StartError> {
     let spawned = thread::scope(|scope| {
         let confined = scope.spawn(|| {
-            restrict_files(confinement, scratch, pty).map_err(StartError::Unconfinable)?;
-            if !confinement.network {
-                restrict_network().map_err(StartError::Unconfinable)?;
-            }
+            restrict_files(confinement, scratch).map_err(StartError::Unconfinable)?;
+            restrict_network().map_err(StartError::Unconfinable)?;
             command.spawn().map_err(|error| to_start_error(&error))
         });
         confined.join()
@@ -72,7 +68,7 @@ pub(super) fn spawn_confined(
 }
 
 /// Confines the current thread, and returns the version of Landlock in force.
-fn restrict_files(confinement: &Confinement, scratch: Option<&Path>, pty: bool) -> Result<i32, String> {
+fn restrict_files(confinement: &Confinement, scratch: Option<&Path>) -> Result<i32, String> {
     let everything = AccessFs::from_write(REQUIRED_ABI);
     let asked = || {
         let ruleset = Ruleset::default().set_compatibility(CompatLevel::HardRequirement);
@@ -82,9 +78,7 @@ fn restrict_files(confinement: &Confinement, scratch: Option<&Path>, pty: bool) 
     let mut ruleset = asked().map_err(|why| format!("the kernel does not confine files: {why}"))?;
     let own = confinement.writable.iter().map(|path| (path.as_path(), true));
     let own = own.chain(scratch.map(|path| (path, true)));
-    let devices =
-        DEVICES.iter().chain(TERMINAL_DEVICES.iter().filter(|_| pty)).map(|path| (Path::new(path), false));
-    for (path, needed) in own.chain(devices) {
+    for (path, needed) in own.chain(DEVICES.iter().map(|path| (Path::new(path), false))) {
         let opened = match PathFd::new(path) {
             Ok(opened) => opened,
             Err(_) if !needed => continue,

@@ -3,7 +3,6 @@
 use std::io::{self, Read as _};
 use std::os::fd::AsFd as _;
 use std::os::unix::net::UnixStream;
-use std::thread::{self, JoinHandle};
 use std::time::Instant;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -12,7 +11,6 @@ use signal_hook::consts::SIGCHLD;
 use signal_hook::low_level::pipe;
 
 use super::super::protocol::{RequestReader, SupervisorRequest};
-use super::pty::Pty;
 
 /// What a supervisor waits for.
 pub(super) enum Event {
@@ -20,8 +18,6 @@ pub(super) enum Event {
     Request(SupervisorRequest),
     /// The host or the keeper is gone.
     Orphaned,
-    /// The output of the pseudo-terminal has been copied. It has to stay open until the end.
-    PtyEnded(Option<Pty>),
     /// A child may have exited.
     ChildExited,
     /// The time is over.
@@ -36,13 +32,6 @@ pub(super) struct EventSource {
     is_orphaned: bool,
     // Has a byte after each exit of a child, unless it already has many.
     exits: UnixStream,
-    pty: Option<PtyCopy>,
-}
-
-/// A thread that copies a pseudo-terminal's output. It closes its end of the channel when it is done.
-struct PtyCopy {
-    thread: JoinHandle<Pty>,
-    done: UnixStream,
 }
 
 impl EventSource {
@@ -51,24 +40,7 @@ impl EventSource {
         let (exits, signals) = UnixStream::pair()?;
         exits.set_nonblocking(true)?;
         pipe::register(SIGCHLD, signals)?;
-        Ok(Self { requests, keeper, is_orphaned: false, exits, pty: None })
-    }
-
-    /// Copies a pseudo-terminal's output, which ends with an event.
-    pub(super) fn copy_pty(&mut self, mut pty: Pty) -> io::Result<()> {
-        let (done, end) = UnixStream::pair()?;
-        let thread = thread::spawn(move || {
-            pty.copy_output();
-            drop(end);
-            pty
-        });
-        self.pty = Some(PtyCopy { thread, done });
-        Ok(())
-    }
-
-    /// Returns whether a pseudo-terminal's output is being copied.
-    pub(super) fn is_copying_pty(&self) -> bool {
-        self.pty.is_some()
+        Ok(Self { requests, keeper, is_orphaned: false, exits })
     }
 
     /// Waits for the next event, until a deadline if there is one.
@@ -83,12 +55,9 @@ impl EventSource {
                 }
             }
             // Exits come last: a command that forks without end must not keep requests waiting.
-            let [requests, keeper, pty, exits] = self.poll(deadline)?;
+            let [requests, keeper, exits] = self.poll(deadline)?;
             if requests && !self.requests.receive().unwrap_or(false) || keeper && self.is_keeper_gone() {
                 return Ok(self.become_orphan());
-            }
-            if pty && let Some(copy) = self.pty.take() {
-                return Ok(Event::PtyEnded(copy.thread.join().ok()));
             }
             if exits {
                 // Bytes that are left only lead to another event.
@@ -107,14 +76,14 @@ impl EventSource {
     }
 
     /// Waits until a descriptor is ready or the deadline has passed, and returns which ones are.
-    fn poll(&self, deadline: Option<Instant>) -> io::Result<[bool; 4]> {
+    fn poll(&self, deadline: Option<Instant>) -> io::Result<[bool; 3]> {
         let timeout = deadline.map(|deadline| {
             let left = deadline.saturating_duration_since(Instant::now());
             Timespec { tv_sec: left.as_secs().cast_signed(), tv_nsec: left.subsec_nanos().into() }
         });
         // The end of an orphan's channels is known, and would be reported again and again.
         let peers = [self.requests.channel(), &self.keeper].map(|peer| (!self.is_orphaned).then_some(peer));
-        let sources = [peers[0], peers[1], self.pty.as_ref().map(|copy| &copy.done), Some(&self.exits)];
+        let sources = [peers[0], peers[1], Some(&self.exits)];
         let mut polled: Vec<PollFd<'_>> = sources
             .iter()
             .flatten()
@@ -123,7 +92,7 @@ impl EventSource {
         match poll(&mut polled, timeout.as_ref()) {
             Ok(_) => {}
             // The signal handler has written its byte.
-            Err(Errno::INTR) => return Ok([false; 4]),
+            Err(Errno::INTR) => return Ok([false; 3]),
             Err(error) => return Err(error.into()),
         }
         let mut polled = polled.iter();

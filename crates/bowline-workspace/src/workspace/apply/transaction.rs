@@ -236,7 +236,7 @@ impl<'a> FileTransaction<'a> {
             {
                 self.check_location(at, place).map_err(failed_at(at))?;
             }
-            if let Some(tell) = self.report_progress.0 {
+            if let Some(tell) = self.report_progress {
                 tell(at + 1, self.jobs.len());
             }
         }

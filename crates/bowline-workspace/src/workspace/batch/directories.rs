@@ -13,7 +13,7 @@ use std::path::PathBuf;
 
 use bowline_history::changes::{Change, ChangeId, ChangeOrigin, ChangeSource};
 use bowline_history::undo::ReversalDirection;
-use bowline_policy::paths::Access;
+use bowline_policy::paths::{Access, path_below};
 use bowline_storage::disk_calls::{DiskCall, DiskCalls};
 use bowline_storage::{OpenMode, open_private, replace_file, with_suffix};
 use bowline_text::time::Timestamp;
@@ -21,7 +21,7 @@ use serde::{Deserialize, Serialize};
 
 use super::super::{Workspace, WorkspaceWriter};
 use crate::error::FilesError;
-use crate::journal::{ApplyMethod, ChangeDraft, ChangeFilter, Journal};
+use crate::journal::{ChangeDraft, ChangeFilter, Journal};
 use crate::roots::Roots;
 
 /// The file's name.
@@ -142,16 +142,7 @@ pub(super) fn finish_without_files(
         removed.map_err(FilesError::io_error(&directory.path))?;
     }
     let paths = changes.created.iter().chain(&changes.removed).map(|directory| directory.path.as_str());
-    let drafts = paths.map(|path| ChangeDraft {
-        origin,
-        source: ChangeSource::Written,
-        path,
-        before: None,
-        after: None,
-        moved_from: None,
-        reverses: &[],
-        method: ApplyMethod::AlreadyApplied,
-    });
+    let drafts = paths.map(|path| ChangeDraft::applied((origin, ChangeSource::Written), path, None, None));
     let drafts: Vec<_> = drafts.collect();
     Ok(journal.record(&drafts, at)?)
 }
@@ -258,7 +249,7 @@ impl ReversedDirectories {
             }
             let is_whole = record.changes(journal).is_some_and(|all| all.len() == reversed);
             let is_needed = |directory: &DirectoryEntry| {
-                is_whole || changes.iter().any(|change| is_at_or_below(&change.path, &directory.path))
+                is_whole || changes.iter().any(|change| path_below(&change.path, &directory.path).is_some())
             };
             let has_files = edits.iter().any(|edit| record.is_of(edit) && !edit.is_without_content());
             let (restored, removed) = match direction {
@@ -297,7 +288,7 @@ impl ReversedDirectories {
         files: &[&str],
         other: impl IntoIterator<Item = impl Into<String>>,
     ) {
-        let is_in_place = |path: &str| files.iter().any(|file| is_at_or_below(path, file));
+        let is_in_place = |path: &str| files.iter().any(|file| path_below(path, file).is_some());
         let own = self.removed.iter().map(|directory| &directory.path).filter(|path| is_in_place(path));
         let all: BTreeSet<String> = own.cloned().chain(other.into_iter().map(Into::into)).collect();
         // A directory is a prefix of its content, and so comes before it. One that is not empty stays, and the file that
@@ -333,10 +324,6 @@ impl ReversedDirectories {
         remove_directories(workspace, roots, self.restored.iter().rev());
         restore_directories(workspace, roots, self.cleared.iter().rev());
     }
-}
-
-fn is_at_or_below(path: &str, directory: &str) -> bool {
-    path.strip_prefix(directory).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
 /// Removes directories, as far as they are empty. Returns whether no removal failed.

@@ -8,6 +8,7 @@ use bowline_history::observation::FileStamp;
 use bowline_history::watch::{
     PathDifference, WatchScope, WatchedEntry, WatchedType, change_author, compare_entries, explains_state,
 };
+use bowline_policy::paths::path_below;
 use bowline_protocol::file_extension::{ChangeAuthor, ChangeKind};
 use bowline_storage::file_clock::now_ns;
 
@@ -17,7 +18,7 @@ use super::tree::{TreeScan, hash_start_of, visit_entry};
 use super::{Watch, WatchOptions};
 use crate::observer::file_watcher::{DirtyPaths, FileWatcher};
 use crate::observer::outermost_paths;
-use crate::walker::{IgnoreRulesCache, ignore_file_directory, path_below};
+use crate::walker::{IgnoreRulesCache, ignore_file_directory};
 
 /// Where to look for changes.
 pub(super) struct DirtyScope {

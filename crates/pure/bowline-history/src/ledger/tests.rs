@@ -25,7 +25,6 @@ struct WriteCase<'a> {
     disk: Option<&'a str>,
     document: Option<Document>,
     content: &'a str,
-    unseen: UnseenWriteBehavior,
 }
 
 /// Returns the knowledge of a range of a text of 8 bytes.
@@ -41,21 +40,14 @@ fn write_case<'a>(
     disk: Option<&'a str>,
     content: &'a str,
 ) -> WriteCase<'a> {
-    WriteCase { name, knowledge, disk, document: None, content, unseen: UnseenWriteBehavior::Overwrite }
+    WriteCase { name, knowledge, disk, document: None, content }
 }
 
 fn check(rows: Vec<WriteCase<'_>>, expected: Expect) {
     let mut shown = String::new();
-    for WriteCase { name, knowledge, disk, document, content, unseen } in rows {
+    for WriteCase { name, knowledge, disk, document, content } in rows {
         let document = document.as_ref();
-        let context = WriteContext {
-            knowledge,
-            disk_text: disk,
-            version: TextVersion(1),
-            document,
-            content,
-            unseen_writes: unseen,
-        };
+        let context = WriteContext { knowledge, disk_text: disk, version: TextVersion(1), document, content };
         match decide_write(&context) {
             Ok(LedgerDecision { text, known_text, verdict }) if text == known_text => {
                 writeln!(shown, "{name}: {verdict:?} {text:?}").unwrap();
@@ -135,32 +127,6 @@ fn a_write_is_made_against_what_the_session_knows() {
             nothing changes: ReplacedPartlySeen "a\nb\n"
             partly seen, another text by now: ! this session has read only a part of the text and would change or remove line 1, which it has not read: read the rest of the text first, or change only lines that it has read
             never seen: ReplacedUnseen "b\n"
-        "#]],
-    );
-}
-
-#[test]
-fn what_was_not_seen_may_be_refused() {
-    let refused = |name, knowledge, disk| WriteCase {
-        unseen: UnseenWriteBehavior::Refuse,
-        ..write_case(name, knowledge, disk, "b\n")
-    };
-    check(
-        vec![
-            refused("new file", Knowledge::Nothing, None),
-            refused("never seen", Knowledge::Nothing, Some("a\n")),
-            refused("partly seen", partial_knowledge(None), Some("a\n")),
-            refused("old windows", Knowledge::Windows(TextVersion(2)), Some("a\n")),
-            refused("windows", Knowledge::Windows(TextVersion(1)), Some("a\n")),
-            refused("seen", whole_knowledge("a\n"), Some("a\n")),
-        ],
-        expect![[r#"
-            new file: Created "b\n"
-            never seen: ! this session has not read all of the text that it would replace: read it first
-            partly seen: ! this session has not read all of the text that it would replace: read it first
-            old windows: ! this session has not read all of the text that it would replace: read it first
-            windows: Replaced "b\n"
-            seen: Replaced "b\n"
         "#]],
     );
 }
@@ -268,41 +234,23 @@ fn what_others_changed_is_not_deleted() {
     let unsaved = dirty_document(Some("a\n"), "typed\n");
     let clean = Document::new(Some(text("a\n")), None);
     let rows = [
-        (whole_knowledge("a\n"), None, UnseenWriteBehavior::Overwrite, Ok(())),
-        (whole_knowledge("a\n"), Some(&clean), UnseenWriteBehavior::Overwrite, Ok(())),
-        (
-            whole_knowledge("a\n"),
-            Some(&unsaved),
-            UnseenWriteBehavior::Overwrite,
-            Err(WriteRejectedError::Stale),
-        ),
-        (whole_knowledge("b\n"), None, UnseenWriteBehavior::Overwrite, Err(WriteRejectedError::Stale)),
-        (hash("a\n"), None, UnseenWriteBehavior::Overwrite, Ok(())),
-        (hash("b\n"), None, UnseenWriteBehavior::Overwrite, Err(WriteRejectedError::Stale)),
-        (Knowledge::Windows(TextVersion(1)), None, UnseenWriteBehavior::Refuse, Ok(())),
-        (
-            Knowledge::Windows(TextVersion(2)),
-            None,
-            UnseenWriteBehavior::Overwrite,
-            Err(WriteRejectedError::Stale),
-        ),
-        (Knowledge::Absent, None, UnseenWriteBehavior::Overwrite, Err(WriteRejectedError::Stale)),
-        (partial_knowledge(None), None, UnseenWriteBehavior::Overwrite, Ok(())),
-        (partial_knowledge(None), None, UnseenWriteBehavior::Refuse, Err(WriteRejectedError::NotRead)),
-        (Knowledge::Nothing, None, UnseenWriteBehavior::Overwrite, Ok(())),
-        (Knowledge::Nothing, None, UnseenWriteBehavior::Refuse, Err(WriteRejectedError::NotRead)),
-        (Knowledge::Nothing, Some(&unsaved), UnseenWriteBehavior::Overwrite, Err(WriteRejectedError::Stale)),
+        (whole_knowledge("a\n"), None, Ok(())),
+        (whole_knowledge("a\n"), Some(&clean), Ok(())),
+        (whole_knowledge("a\n"), Some(&unsaved), Err(WriteRejectedError::Stale)),
+        (whole_knowledge("b\n"), None, Err(WriteRejectedError::Stale)),
+        (hash("a\n"), None, Ok(())),
+        (hash("b\n"), None, Err(WriteRejectedError::Stale)),
+        (Knowledge::Windows(TextVersion(1)), None, Ok(())),
+        (Knowledge::Windows(TextVersion(2)), None, Err(WriteRejectedError::Stale)),
+        (Knowledge::Absent, None, Err(WriteRejectedError::Stale)),
+        (partial_knowledge(None), None, Ok(())),
+        (Knowledge::Nothing, None, Ok(())),
+        (Knowledge::Nothing, Some(&unsaved), Err(WriteRejectedError::Stale)),
     ];
-    for (knowledge, document, unseen, expected) in rows {
+    for (knowledge, document, expected) in rows {
         let disk = Some("a\n");
-        let context = WriteContext {
-            knowledge,
-            disk_text: disk,
-            version: TextVersion(1),
-            document,
-            content: "",
-            unseen_writes: unseen,
-        };
+        let context =
+            WriteContext { knowledge, disk_text: disk, version: TextVersion(1), document, content: "" };
         assert_eq!(decide_deletion(&context), expected, "{context:?}");
     }
 }

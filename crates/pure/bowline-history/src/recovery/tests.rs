@@ -201,7 +201,7 @@ proptest! {
             prop_assert!(known);
         }
         // A done write is or was in the file; an abandoned one leaves the file as it was or as the repair makes it.
-        if outcome == RecoveryOutcome::Abandoned && repair == Repair::RemoveTemp {
+        if outcome == ChangeOutcome::Abandoned && repair == Repair::RemoveTemp {
             prop_assert_eq!(&current, &before);
         }
         if repair == Repair::ExchangeBack {

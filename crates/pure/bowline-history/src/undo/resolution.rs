@@ -34,16 +34,15 @@ impl ConflictResolver {
         before: &str,
     ) -> Result<String, ReversalErrorReason> {
         if self.resolution == ConflictResolution::Refuse {
-            return Ok(merge(after, now, before)?.text);
+            return Ok(merge(after, now, before)?);
         }
-        let merged = merge_with_resolver(after, now, before, &mut |region| {
+        Ok(merge_with_resolver(after, now, before, &mut |region| {
             self.resolved_count += 1;
             match self.resolution {
                 ConflictResolution::Markers => with_markers(region),
                 ConflictResolution::Refuse | ConflictResolution::Force => region.theirs.to_owned(),
             }
-        });
-        Ok(merged.text)
+        }))
     }
 
     /// Returns the content before a change in place of a file that cannot be merged with it, if the resolution is

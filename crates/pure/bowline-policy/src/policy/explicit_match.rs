@@ -1,8 +1,8 @@
 //! Rules that name a protected file, as opposed to those that just happen to match it.
 
-use super::rule::{Rule, strip_root};
+use super::rule::Rule;
 use super::{Effect, RuleMatcher};
-use crate::paths::{Access, PatternComponent, find_protected_components};
+use crate::paths::{Access, PatternComponent, find_protected_components, path_below};
 
 impl Rule {
     /// Returns whether it allows a protected file by name: the pattern contains every name that protects the file. A
@@ -14,7 +14,7 @@ impl Rule {
         }
         let names = parse_components(pattern);
         // Names above a root were chosen by the user.
-        let innermost = roots.iter().filter_map(|root| strip_root(path, root)).min_by_key(|rest| rest.len());
+        let innermost = roots.iter().filter_map(|root| path_below(path, root)).min_by_key(|rest| rest.len());
         let mut protecting =
             find_protected_components(innermost.unwrap_or(path), access).into_iter().peekable();
         if protecting.peek().is_none() {

@@ -7,6 +7,7 @@ use globset::{GlobBuilder, GlobSet};
 
 use super::{Effect, PolicyContext, canonical_invocation, shell};
 use crate::operation::OperationKind;
+use crate::paths::path_below;
 use bowline_protocol::terminal::Invocation;
 use bowline_text::display::quote;
 use bowline_text::time::Timestamp;
@@ -357,7 +358,7 @@ impl Rule {
         // A path outside every root has no relative name that a relative glob could match, unless it is relative
         // itself.
         (!path.starts_with('/') && is_match(path))
-            || roots.iter().filter_map(|root| strip_root(path, root)).any(is_match)
+            || roots.iter().filter_map(|root| path_below(path, root)).any(is_match)
     }
 
     /// Returns whether it matches a variable. Some programs ignore the case of names, so only a rule that allows is
@@ -378,12 +379,6 @@ impl Rule {
             None => host == pattern,
         }
     }
-}
-
-/// Returns the rest of a path below a root, if it is the root or lies below it.
-pub(super) fn strip_root<'p>(path: &'p str, root: &str) -> Option<&'p str> {
-    let rest = path.strip_prefix(root.trim_end_matches('/'))?;
-    if rest.is_empty() { Some("") } else { rest.strip_prefix('/') }
 }
 
 fn check_text(field: &'static str, text: &str, limit: usize) -> Result<(), RuleError> {

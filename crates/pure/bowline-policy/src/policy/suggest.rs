@@ -1,10 +1,11 @@
 //! Rule suggestions: what "always" could mean for an operation that a person was asked about, from narrow to wide.
 
 use super::commands::canonical_invocation;
-use super::rule::{MAX_EXACT_BYTES, MAX_PATTERN_BYTES, strip_root};
+use super::rule::{MAX_EXACT_BYTES, MAX_PATTERN_BYTES};
 use super::wrappers::{base_name, runs_other_programs};
 use super::{OperationKinds, RuleMatcher, parse_host};
 use crate::operation::{Operation, OperationTarget};
+use crate::paths::path_below;
 use bowline_protocol::terminal::Invocation;
 use bowline_text::display::quote;
 
@@ -172,7 +173,7 @@ fn suggest_for_file(path: &str, is_ordinary: bool, roots: &[String]) -> Vec<(Rul
         path.rsplit_once('/').map(|(directory, _)| directory).filter(|directory| !directory.is_empty());
     if let Some(directory) = directory
         && is_ordinary
-        && roots.iter().any(|root| strip_root(directory, root).is_some())
+        && roots.iter().any(|root| path_below(directory, root).is_some())
     {
         let matcher = RuleMatcher::Path(format!("{}/**", globset::escape(directory)));
         found.push((matcher, format!("files in {} and below", quote(directory))));

@@ -102,14 +102,12 @@ pub enum InvalidVariableError {
 }
 
 /// Returns the environment of a command, by name: [`DEFAULT_VARIABLES`], overridden by the variables of `inherited`
-/// that every command gets or that are `allowed` (written as in [`INHERITED_VARIABLES`]), overridden by the request's,
-/// plus [`GIT_SETTINGS`].
+/// that every command gets ([`INHERITED_VARIABLES`]), overridden by the request's, plus [`GIT_SETTINGS`].
 ///
 /// # Errors
 /// Returns the variable of the request that cannot be set.
 pub fn command_environment(
     inherited: &BTreeMap<String, String>,
-    allowed: &[String],
     request: &[(String, String)],
 ) -> Result<Vec<(String, String)>, InvalidVariableError> {
     for (name, value) in request {
@@ -125,11 +123,7 @@ pub fn command_environment(
     if request.len() > MAX_VARIABLES || bytes > MAX_VARIABLE_BYTES {
         return Err(InvalidVariableError::TooMany { count: request.len(), bytes });
     }
-    let passes = |name: &str| {
-        let listed = INHERITED_VARIABLES.iter().copied().any(|pattern| matches_pattern(pattern, name));
-        // A variable that the user names is passed on even if its name indicates a secret.
-        listed || allowed.iter().any(|pattern| pattern == name || matches_pattern(pattern, name))
-    };
+    let passes = |name: &str| INHERITED_VARIABLES.iter().any(|pattern| matches_pattern(pattern, name));
     let mut variables: BTreeMap<&str, &str> = DEFAULT_VARIABLES.iter().copied().collect();
     for (name, value) in inherited {
         if is_variable_name(name) && !value.contains('\0') && passes(name) {

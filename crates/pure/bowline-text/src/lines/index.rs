@@ -19,7 +19,6 @@ pub struct LineIndex {
     max_checkpoints: usize,
     counter: LineCounter,
     covered_bytes: u64,
-    is_finished: bool,
 }
 
 /// A position to start reading from.
@@ -60,7 +59,6 @@ impl LineIndex {
             max_checkpoints,
             counter: LineCounter::default(),
             covered_bytes: 0,
-            is_finished: false,
         }
     }
 
@@ -77,14 +75,8 @@ impl LineIndex {
             let (within, rest) = bytes.split_at(room.min(bytes.len()));
             self.counter.feed(within);
             self.covered_bytes += within.len() as u64;
-            self.is_finished = false;
             bytes = rest;
         }
-    }
-
-    /// Marks the end of the text. Feeding further bytes, because the text has grown, removes the mark.
-    pub fn finish(&mut self) {
-        self.is_finished = true;
     }
 
     /// Returns the number of bytes fed, which is the offset of the next ones.
@@ -106,12 +98,6 @@ impl LineIndex {
             None => ReadStart { offset: 0, line: 1 },
             Some(nth) => ReadStart { offset: nth as u64 * self.stride, line: self.newlines_before[nth] + 1 },
         }
-    }
-
-    /// Returns the number of lines, if the text has ended.
-    #[must_use]
-    pub fn line_count(&self) -> Option<u64> {
-        self.is_finished.then(|| self.counter.lines())
     }
 
     fn next_checkpoint(&self) -> u64 {

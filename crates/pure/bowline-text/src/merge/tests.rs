@@ -17,10 +17,7 @@ fn check(rows: &[(&str, &str, &str)], expected: Expect) {
         write!(out, "{:?} {:?} {:?}: ", row.0, row.1, row.2).unwrap();
         match merge(&base, &ours, &theirs) {
             Ok(merged) => {
-                let took = |took, name| if took { name } else { "" };
-                let (ours, theirs) =
-                    (took(merged.has_our_changes, " ours"), took(merged.has_their_changes, " theirs"));
-                writeln!(out, "{}{ours}{theirs}", show(&merged.text)).unwrap();
+                writeln!(out, "{}", show(&merged)).unwrap();
             }
             Err(conflict) => {
                 writeln!(out, "! {conflict}").unwrap();
@@ -50,15 +47,15 @@ fn what_only_one_side_changed_is_taken() {
         ],
         expect![[r#"
             "" "" "": ""
-            "" "x/" "": "x/" ours
-            "" "" "x/": "x/" theirs
-            "a/b/c/" "A/b/c/" "a/b/C/": "A/b/C/" ours theirs
-            "a/b/c/" "a/b/C/" "A/b/c/": "A/b/C/" ours theirs
-            "a/b/c/" "b/c/" "a/b/c/d/": "b/c/d/" ours theirs
-            "a/b/c/" "x/a/b/c/" "a/b/": "x/a/b/" ours theirs
-            "a/b/c/d/e/" "x/b/C/d/e/" "a/b/c/d/y/": "x/b/C/d/y/" ours theirs
-            "a/b/c/" "a/b/c/" "x/": "x/" theirs
-            "a/b/c/" "a/B/c/" "a/b/c/": "a/B/c/" ours
+            "" "x/" "": "x/"
+            "" "" "x/": "x/"
+            "a/b/c/" "A/b/c/" "a/b/C/": "A/b/C/"
+            "a/b/c/" "a/b/C/" "A/b/c/": "A/b/C/"
+            "a/b/c/" "b/c/" "a/b/c/d/": "b/c/d/"
+            "a/b/c/" "x/a/b/c/" "a/b/": "x/a/b/"
+            "a/b/c/d/e/" "x/b/C/d/e/" "a/b/c/d/y/": "x/b/C/d/y/"
+            "a/b/c/" "a/b/c/" "x/": "x/"
+            "a/b/c/" "a/B/c/" "a/b/c/": "a/B/c/"
         "#]],
     );
 }
@@ -75,9 +72,9 @@ fn equal_changes_are_taken_once() {
         ],
         expect![[r#"
             "a/b/c/" "a/B/c/" "a/B/c/": "a/B/c/"
-            "a/b/c/d/e/" "A/b/C/d/e/" "a/b/C/d/E/": "A/b/C/d/E/" ours theirs
-            "a/b/c/d/" "a/c/d/" "a/c/D/": "a/c/D/" theirs
-            "a/b/c/" "x/a/b/c/" "x/a/b/C/": "x/a/b/C/" theirs
+            "a/b/c/d/e/" "A/b/C/d/e/" "a/b/C/d/E/": "A/b/C/d/E/"
+            "a/b/c/d/" "a/c/d/" "a/c/D/": "a/c/D/"
+            "a/b/c/" "x/a/b/c/" "x/a/b/C/": "x/a/b/C/"
             "" "x/" "x/": "x/"
         "#]],
     );
@@ -150,8 +147,8 @@ fn no_two_lines_are_glued_into_one() {
             ("", "foo", "bar"),
         ],
         expect![[r#"
-            "a/b/foo" "A/b/foo" "a/b/foo/bar": "A/b/foo/bar" ours theirs
-            "a/b/foo" "a/b/foo/" "A/b/foo": "A/b/foo/" ours theirs
+            "a/b/foo" "A/b/foo" "a/b/foo/bar": "A/b/foo/bar"
+            "a/b/foo" "a/b/foo/" "A/b/foo": "A/b/foo/"
             "a/foo" "a/foo/" "a/foo/bar": ! conflicting changes in 1 place, first at line 2
                 2: "foo" "foo/" "foo/bar"
             "a/foo" "a/foo/bar" "a/foo/baz": ! conflicting changes in 1 place, first at line 2
@@ -159,10 +156,10 @@ fn no_two_lines_are_glued_into_one() {
             "a/foo" "a/foo/bar" "a/foo/bar": "a/foo/bar"
             "foo" "x/foo" "foo/y": ! conflicting changes in 1 place, first at line 1
                 1: "foo" "x/foo" "foo/y"
-            "a/b/foo/" "a/b/foo" "A/b/foo/": "A/b/foo" ours theirs
+            "a/b/foo/" "a/b/foo" "A/b/foo/": "A/b/foo"
             "a/b/foo/" "a/b/foo" "a/b/foo/bar/": ! conflicting changes in 1 place, first at line 3
                 3: "foo/" "foo" "foo/bar/"
-            "a/b/c/foo" "a/b/" "b/c/foo": "b/" ours theirs
+            "a/b/c/foo" "a/b/" "b/c/foo": "b/"
             "a/b/c/foo" "a/b" "b/c/foo": ! conflicting changes in 1 place, first at line 1
                 1: "a/b/c/foo" "a/b" "b/c/foo"
             "foo" "" "foo/": ! conflicting changes in 1 place, first at line 1
@@ -182,10 +179,10 @@ fn lines_are_compared_with_their_ends() {
             ("a\rb/c/d/", "a\rB/c/d/", "a\rb/c/D/"),
         ],
         expect![[r#"
-            "a\r/b\r/c\r/" "A\r/b\r/c\r/" "a\r/b\r/C\r/": "A\r/b\r/C\r/" ours theirs
+            "a\r/b\r/c\r/" "A\r/b\r/c\r/" "a\r/b\r/C\r/": "A\r/b\r/C\r/"
             "a\r/b\r/c\r/" "a/b/c/" "a\r/b\r/C\r/": ! conflicting changes in 1 place, first at line 1
                 1: "a\r/b\r/c\r/" "a/b/c/" "a\r/b\r/C\r/"
-            "a\rb/c/d/" "a\rB/c/d/" "a\rb/c/D/": "a\rB/c/D/" ours theirs
+            "a\rb/c/d/" "a\rB/c/d/" "a\rb/c/D/": "a\rB/c/D/"
         "#]],
     );
 }
@@ -226,7 +223,7 @@ fn large_and_hostile_texts_are_merged_in_time() {
         _ => format!("line {line}\n"),
     });
     let merged = merge(&base, &ours, &theirs).unwrap();
-    assert_eq!(merged.text.lines().count(), 30_000);
+    assert_eq!(merged.lines().count(), 30_000);
 
     let other = |name: &str| numbered(0, 20_000, &|line| format!("{name} {line}\n"));
     assert_eq!(merge(&other("base"), &other("ours"), &other("theirs")).unwrap_err().total, 1);
@@ -306,7 +303,7 @@ proptest! {
                 .map(|line| line.trim_end())
                 .collect();
             expected.sort_unstable();
-            let mut found: Vec<&str> = merged.text.lines().collect();
+            let mut found: Vec<&str> = merged.lines().collect();
             found.sort_unstable();
             prop_assert_eq!(found, expected);
         } else {
@@ -324,22 +321,15 @@ proptest! {
 
     #[test]
     fn a_side_that_changed_nothing_changes_nothing(base in any_text(), changed in any_text()) {
-        let merged = |took_ours, took_theirs| Ok(MergeOutcome { text: changed.clone(), has_our_changes: took_ours, has_their_changes: took_theirs });
-        let differs = changed != base;
-        prop_assert_eq!(merge(&base, &changed, &base), merged(differs, false));
-        prop_assert_eq!(merge(&base, &base, &changed), merged(false, differs));
-        prop_assert_eq!(merge(&base, &changed, &changed), merged(false, false));
+        prop_assert_eq!(merge(&base, &changed, &base), Ok(changed.clone()));
+        prop_assert_eq!(merge(&base, &base, &changed), Ok(changed.clone()));
+        prop_assert_eq!(merge(&base, &changed, &changed), Ok(changed.clone()));
     }
 
     #[test]
     fn which_side_is_ours_makes_no_difference(base in any_text(), ours in any_text(), theirs in any_text()) {
         match (merge(&base, &ours, &theirs), merge(&base, &theirs, &ours)) {
-            (Ok(first), Ok(second)) => {
-                prop_assert_eq!(&first.text, &second.text);
-                prop_assert_eq!((first.has_our_changes, first.has_their_changes), (second.has_their_changes, second.has_our_changes));
-                prop_assert!(first.has_our_changes || first.text == theirs);
-                prop_assert!(first.has_their_changes || first.text == ours);
-            }
+            (Ok(first), Ok(second)) => prop_assert_eq!(first, second),
             (Err(first), Err(second)) => prop_assert_eq!(first.total, second.total),
             (first, second) => prop_assert!(false, "{:?} but {:?}", first, second),
         }
@@ -349,7 +339,7 @@ proptest! {
     fn every_line_of_a_merge_is_a_line_of_a_side(base in any_text(), ours in any_text(), theirs in any_text()) {
         if let Ok(merged) = merge(&base, &ours, &theirs) {
             let sides: BTreeSet<&str> = [&ours, &theirs].into_iter().flat_map(|text| text.split_inclusive('\n')).collect();
-            for line in merged.text.split_inclusive('\n') {
+            for line in merged.split_inclusive('\n') {
                 prop_assert!(sides.contains(line), "{:?}", line);
             }
         }

@@ -4,8 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use bowline_history::ledger::{
-    self, Knowledge as Known, Ledger, TextVersion, UnseenWriteBehavior, WriteContext, WriteRejectedError,
-    WriteVerdict,
+    self, Knowledge as Known, Ledger, TextVersion, WriteContext, WriteRejectedError, WriteVerdict,
 };
 use bowline_text::edits::{self, EditError, SearchReplaceEdit, Similarity};
 use bowline_text::hash::ContentHash;
@@ -149,17 +148,15 @@ fn decide_whole(
         version: now,
         document: None,
         content,
-        unseen_writes: UnseenWriteBehavior::Overwrite,
     };
     let decision = ledger::decide_write(&context).map_err(|rejected| {
         let hunks = match &rejected {
             WriteRejectedError::Conflict(found) | WriteRejectedError::DiskConflict(found) => {
                 describe_conflicts(&found.hunks)
             }
-            WriteRejectedError::Stale
-            | WriteRejectedError::Deleted
-            | WriteRejectedError::UnreadLines(_)
-            | WriteRejectedError::NotRead => String::new(),
+            WriteRejectedError::Stale | WriteRejectedError::Deleted | WriteRejectedError::UnreadLines(_) => {
+                String::new()
+            }
         };
         format!("nothing was written: {shown}: {rejected}{hunks}")
     })?;

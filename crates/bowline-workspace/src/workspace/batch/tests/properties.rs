@@ -1,7 +1,6 @@
 //! Any sequence of batches, edits by the user and undos keeps every line of the user: in the journal at least, and in the
 //! files if the agent has not read it.
 
-use bowline_history::ledger::UnseenWriteBehavior;
 use bowline_history::undo::ReversalDirection;
 use proptest::prelude::*;
 
@@ -189,31 +188,6 @@ fn no_line_of_the_user_is_lost(
         }
         for line in &lines {
             prop_assert!(project.has_line(line), "{line:?} is lost by {step:?}");
-        }
-    }
-}
-
-#[test]
-fn lines_that_the_agent_has_not_read_stay_in_the_files(
-    steps in proptest::collection::vec(any_step(), 1..32),
-    append_in_place_bytes in prop_oneof![Just(0), Just(1 << 20)],
-) {
-    let unseen = UnseenWriteBehavior::Refuse;
-    let strict = WorkspaceOptions { unseen, append_in_place_bytes, ..WorkspaceOptions::default() };
-    let mut project = BatchProject::new(strict);
-    project.run_step("disk ~/a \"user first.\\n\"").unwrap();
-    let mut lines = vec!["user first.".to_owned()];
-    for (number, step) in steps.into_iter().enumerate() {
-        if matches!(step, RandomStep::Read(_)) {
-            continue;
-        }
-        project.run_random(step, number);
-        let line = format!("user {number}.");
-        if project.has_live_line(&line) {
-            lines.push(line);
-        }
-        for line in &lines {
-            prop_assert!(project.has_live_line(line), "{line:?} is lost by {step:?}");
         }
     }
 }}

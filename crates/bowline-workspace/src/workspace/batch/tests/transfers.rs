@@ -2,7 +2,6 @@
 
 use super::*;
 use crate::workspace::batch::tree::{MAX_DIRECTORIES, MAX_FILES};
-use bowline_history::ledger::UnseenWriteBehavior;
 
 #[test]
 fn files_keep_their_bytes_and_their_mode() {
@@ -196,31 +195,6 @@ fn what_others_changed_is_neither_moved_nor_removed() {
             ~/d/b "b\n"
         "#]],
     );
-}
-
-#[test]
-fn unread_files_stay_if_the_workspace_is_strict() {
-    let strict = WorkspaceOptions { unseen: UnseenWriteBehavior::Refuse, ..WorkspaceOptions::default() };
-    let shown = run(
-        strict,
-        r#"
-            disk ~/a "one\n"
-            batch [{"op":"remove","path":"~/a"}]
-            batch [{"op":"write","path":"~/a","data":"more\n","mode":"append"}]
-            batch [{"op":"move","from":"~/a","to":"~/b"}]
-            read ~/a
-            batch [{"op":"move","from":"~/a","to":"~/b"}]
-            batch [{"op":"write","path":"~/b","data":"known\n"}]
-        "#,
-    );
-    expect![[r#"
-        ! -32602 operation 0: ~/a: this session has not read all of the text that it would replace: read it first {"kind":"conflict","index":0,"path":"~/a","etag":"…","reason":"conflict","why":"this session has not read all of the text that it would replace: read it first","hunks":[]}
-        write: 1 changes, "one\nmore\n"
-        ! -32602 operation 0: ~/a: this session has not read all of the text that it would replace: read it first {"kind":"conflict","index":0,"path":"~/a","etag":"…","reason":"conflict","why":"this session has not read all of the text that it would replace: read it first","hunks":[]}
-        "one\nmore\n"
-        move: 2 changes
-        write: 1 changes, "known\n"
-    "#]].assert_eq(&shown);
 }
 
 #[test]

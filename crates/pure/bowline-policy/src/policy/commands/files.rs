@@ -4,7 +4,6 @@ use super::{CommandEvaluator, CommandPosition, is_guard_reason};
 use crate::operation::{OperationKind, PathResolution};
 use crate::paths::{self, LexicalPath, Protection, Root, RootMode, Roots};
 use crate::policy::arguments::{FileArgument, file_arguments, writes_unnamed_files};
-use crate::policy::rule::strip_root;
 use crate::policy::shell::{Redirection, ShellWord};
 use crate::policy::targets::{SINK_DEVICES, is_lexically_stable, lexical_path_in};
 use crate::policy::visible_commands::{MAX_DEPTH, has_literal_prefix, word_texts};
@@ -161,7 +160,7 @@ impl CommandEvaluator<'_> {
     }
 
     pub(super) fn is_inside_roots(&self, path: &str) -> bool {
-        self.policy.roots.iter().any(|root| strip_root(path, root).is_some())
+        self.policy.roots.iter().any(|root| paths::path_below(path, root).is_some())
     }
 
     /// Returns the protection of a file of the workspace; the outer `None` means that the file lies outside.
