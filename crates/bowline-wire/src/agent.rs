@@ -29,7 +29,6 @@ use crate::service::dispatch::{
 };
 use crate::service::{
     BoxFuture, CancelSignal, IncomingRequest, RawParams, Service, ServiceResponse, UncheckedParamsError,
-    WeakCancelSignal,
 };
 
 /// The context of a request: the client, and the cancel signal.
@@ -144,7 +143,7 @@ pub(crate) struct AgentDispatcher<A> {
     agent: Arc<A>,
     client: ClientHandle,
     /// The signals of the running prompts, by session.
-    prompt_signals: HashMap<SessionId, Vec<WeakCancelSignal>>,
+    prompt_signals: HashMap<SessionId, Vec<CancelSignal>>,
 }
 
 impl<A: Agent> AgentDispatcher<A> {
@@ -196,18 +195,17 @@ impl<A: Agent> AgentDispatcher<A> {
         let (params, cx) = RequestContext::from_request(incoming, client.clone());
         handle_request(params, |request: PromptRequest| {
             turns.retain(|_, signals| {
-                signals.retain(|signal| signal.upgrade().is_some());
+                signals.retain(|signal| !signal.is_answered());
                 !signals.is_empty()
             });
-            turns.entry(request.session_id.clone()).or_default().push(cx.cancel_signal.downgrade());
+            turns.entry(request.session_id.clone()).or_default().push(cx.cancel_signal.clone());
             let agent = Arc::clone(agent);
             async move { agent.prompt(request, cx).await }
         })
     }
 
     fn cancel_turns(&mut self, session: &SessionId) {
-        let signals = self.prompt_signals.remove(session).unwrap_or_default();
-        signals.iter().filter_map(WeakCancelSignal::upgrade).for_each(|signal| CancelSignal::fire(&signal));
+        self.prompt_signals.remove(session).unwrap_or_default().iter().for_each(CancelSignal::fire);
     }
 }
 
