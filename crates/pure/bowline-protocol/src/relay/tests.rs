@@ -100,10 +100,10 @@ A {"id":9,"result":{}}
             Inspect(SessionOpening(SessionOpening { method: Resume, session: Some(SessionId("gone")), cwd: "/w", additional_directories: [] }), None)
             Inspect(SessionNotOpened(SessionOpening { method: Resume, session: Some(SessionId("gone")), cwd: "/w", additional_directories: [] }), None)
             Inspect(TurnStarted(SessionId("s")), None)
-            Inspect(ToolCall(ToolCallMessage { session: SessionId("s"), call: ToolCallId("t"), is_new: true, status: None, kind: Some(Edit), has_diff: false }), None)
+            Inspect(ToolCall(ToolCallMessage { session: SessionId("s"), call: ToolCallId("t"), is_new: true, status: None }), None)
             Inspect(PermissionRequested(SessionId("s"), ToolCallId("t")), None)
             Inspect(PermissionAnswered(SessionId("s"), ToolCallId("t")), None)
-            Inspect(ToolCall(ToolCallMessage { session: SessionId("s"), call: ToolCallId("t"), is_new: false, status: Some(Completed), kind: None, has_diff: true }), None)
+            Inspect(ToolCall(ToolCallMessage { session: SessionId("s"), call: ToolCallId("t"), is_new: false, status: Some(Completed) }), None)
             Inspect(AgentRequest(Write, Some(SessionId("s")), None), None)
             Forward
             Inspect(TurnCancelled(SessionId("s")), None)
