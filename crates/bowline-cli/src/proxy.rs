@@ -12,8 +12,8 @@ use bowline_protocol::relay::mcp_servers::McpTransport;
 use bowline_protocol::terminal::CommandExit;
 use bowline_protocol::trace::TraceSide;
 use bowline_proxy::{
-    CallerSlot, EngineInterceptor, EngineSessions, InjectorOptions, InterceptorChain, PeerStreams, Proxy,
-    ProxyEndReason, ProxyOptions, ServerInjector,
+    CallerSlot, EngineInterceptor, EngineSessions, InjectorOptions, PeerStreams, Proxy, ProxyEndReason,
+    ProxyOptions, ServerInjector,
 };
 use bowline_text::display::quote;
 use bowline_wire::{Direction, RecordedStream, WireRecorder};
@@ -182,7 +182,7 @@ pub(crate) async fn run(arguments: ProxyArguments) -> Result<ExitCode, CliError>
     // Dropped at the end of this function, along with its sockets.
     let sockets = SocketDir::new_in(std::env::temp_dir());
     let engine_sessions = EngineSessions::new(arguments.engine.engine_options());
-    let (injector, served, link) = ServerInjector::new(InjectorOptions {
+    let injector_options = InjectorOptions {
         transport: match arguments.mcp_transport {
             TransportArgument::Auto => None,
             TransportArgument::Acp => Some(McpTransport::Acp),
@@ -203,11 +203,8 @@ pub(crate) async fn run(arguments: ProxyArguments) -> Result<ExitCode, CliError>
             PolicyStatus::Off
         },
         engine_sessions: engine_sessions.clone(),
-    });
-    let mut chain = InterceptorChain::default();
-    if !arguments.no_mcp {
-        chain.0.push(Box::new(injector));
-    }
+    };
+    let (injector, served, link) = ServerInjector::new(injector_options, caller_slot.clone());
     let settings = ProxyOptions {
         canonicalize: arguments.engine.engine_options().enforce_policy,
         ..ProxyOptions::default()
@@ -218,11 +215,10 @@ pub(crate) async fn run(arguments: ProxyArguments) -> Result<ExitCode, CliError>
         Arc::new(engine.clone()),
         engine_sessions,
         (caller_slot.clone(), update_sender, agent_sender),
-        chain,
+        (!arguments.no_mcp).then_some(injector),
     );
     let (caller, proxy) = Proxy::new(interceptor, served, settings);
-    caller_slot.set(caller.clone());
-    link.connect(caller);
+    caller_slot.set(caller);
     let proxy = proxy.with_editor_updates(update_receiver).with_agent_updates(agent_receiver);
     let (signal_sender, signal_receiver) = tokio::sync::oneshot::channel();
     let stop = async move {

@@ -44,9 +44,9 @@ impl EngineInterceptor {
         capabilities: &ClientCapabilities,
         message: &InterceptedMessage<'_>,
     ) -> InterceptDecision {
-        let InterceptedMessage { from, fact, id, line } = *message;
+        let InterceptedMessage { from, line, .. } = *message;
         if from != ProxySide::Editor {
-            return self.next.intercept(InterceptedMessage { from, fact, id, line });
+            return self.next.intercept(*message);
         }
         let request: Option<InitializeRequest> = parse_params(line);
         let name = request.and_then(|request| request.client_info).map(|info| info.name);
@@ -62,10 +62,10 @@ impl EngineInterceptor {
         let replacement =
             (change != CapabilityChange::default()).then(|| change_capabilities(line, change)).flatten();
         let Some(replacement) = replacement else {
-            return self.next.intercept(InterceptedMessage { from, fact, id, line });
+            return self.next.intercept(*message);
         };
         let replacement = Bytes::from(replacement);
-        match self.next.intercept(InterceptedMessage { from, fact, id, line: &replacement }) {
+        match self.next.intercept(InterceptedMessage { line: &replacement, ..*message }) {
             InterceptDecision::Now(Disposition::Pass) => {
                 InterceptDecision::Now(Disposition::Replace(vec![replacement.to_vec()]))
             }
