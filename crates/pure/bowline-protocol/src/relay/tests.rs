@@ -288,36 +288,18 @@ E {"method":"_bowline/other","params":{"path":"/a","diagnostics":[]}}
 #[test]
 fn a_name_that_a_lenient_reader_takes_for_another_is_a_lookalike() {
     let all = [
-        "FS/Write_Text_File",
-        "fs/writeTextFile",
-        "fs/write_text_file ",
-        "fs/write_text_file\0",
-        "\tfs/write_text_file",
-        "fs/write_text_file.",
-        "/fs//write_text_file/",
-        "fs.write_text_file",
-        "fs%2Fwrite_text_file",
-        "fs\\write_text_file",
-        "fs&#47;write_text_file",
-        "fs/write\u{200b}_text_file",
-        "fs/\u{ff57}rite_text_file",
-        "fs/writ\u{435}_text_file",
-        "terminal/create\u{feff}",
-        "TERMINAL/CREATE",
-        "_Bowline/FS/read",
-        "_bowline/fs/batch\0",
+        "FS/Write_Text_File", "fs/writeTextFile", "fs/write_text_file ", "fs/write_text_file\0",
+        "\tfs/write_text_file", "fs/write_text_file.", "/fs//write_text_file/", "fs.write_text_file",
+        "fs%2Fwrite_text_file", "fs\\write_text_file", "fs&#47;write_text_file",
+        "fs/write\u{200b}_text_file", "fs/\u{ff57}rite_text_file", "fs/writ\u{435}_text_file",
+        "terminal/create\u{feff}", "TERMINAL/CREATE", "_Bowline/FS/read", "_bowline/fs/batch\0",
     ];
     for name in all {
         assert!(Method::is_lookalike(name), "{name:?} goes on");
     }
     for name in [
-        "fs/write_text_file",
-        "session/update",
-        "terminal/output",
-        "_zed.dev/x",
-        "_x/fs/write_text_file",
-        "_bowline/fs/read",
-        "",
+        "fs/write_text_file", "session/update", "terminal/output", "_zed.dev/x", "_x/fs/write_text_file",
+        "_bowline/fs/read", "",
     ] {
         assert!(!Method::is_lookalike(name), "{name:?} is refused");
     }
