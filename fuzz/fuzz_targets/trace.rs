@@ -4,7 +4,7 @@
 #![no_main]
 
 use bowline_protocol::trace::{
-    ReplayPlayer, TraceLine, TraceReader, TraceRecord, TraceSequence, TraceSide, decode_line, encode_entry,
+    ReplayPlayer, TraceReader, TraceRecord, TraceSequence, TraceSide, decode_line, encode_entry,
 };
 use libfuzzer_sys::fuzz_target;
 
@@ -15,7 +15,7 @@ fuzz_target!(|file: &[u8]| {
         if let Some(TraceRecord::Message(entry)) = reader.read(line) {
             sequence.add_entry(&entry);
             let again = encode_entry(&entry);
-            assert_eq!(decode_line(&again[..again.len() - 1]), Some(TraceLine::Message(entry.clone())));
+            assert_eq!(decode_line(&again[..again.len() - 1]), Some(TraceRecord::Message(entry.clone())));
             entries.push(entry);
         }
     }

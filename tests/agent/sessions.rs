@@ -70,16 +70,8 @@ async fn commands_by_a_slash_say_how_things_are() {
     let (mut program, session) = open_session(&scene, &["--mode", "accept-edits", "--shell"]).await;
     let mut told = String::new();
     for prompt in [
-        "/status",
-        "/tools",
-        "/mcp",
-        "/mode",
-        "/mode wild",
-        "/mode read-only",
-        "/tools",
-        "/model",
-        "/compact",
-        "/hlep",
+        "/status", "/tools", "/mcp", "/mode", "/mode wild", "/mode read-only", "/tools", "/model",
+        "/compact", "/hlep",
     ] {
         told += &format!("> {prompt}\n{}\n", reply_to(&mut program, &session, prompt).await.trim_end());
     }

@@ -32,27 +32,8 @@ fn an_option_that_does_not_exist_is_named() {
     let scene = CliFixture::new();
     let mut told = String::new();
     for command in [
-        "demo",
-        "run",
-        "chat",
-        "agent",
-        "mcp",
-        "proxy",
-        "connect",
-        "web",
-        "changes",
-        "diff",
-        "undo",
-        "redo",
-        "restore",
-        "sessions",
-        "audit",
-        "trace",
-        "policy",
-        "doctor",
-        "setup",
-        "man",
-        "completions",
+        "demo", "run", "chat", "agent", "mcp", "proxy", "connect", "web", "changes", "diff", "undo", "redo",
+        "restore", "sessions", "audit", "trace", "policy", "doctor", "setup", "man", "completions",
     ] {
         check(&scene, &[command, "--no-such-option"], &mut told);
     }

@@ -14,12 +14,7 @@ use super::host_fixture::{HostFixture, check};
 #[tokio::test]
 async fn each_preset_allows_asks_and_denies_what_it_says() {
     let acts = [
-        "read a.txt",
-        "write a.txt b",
-        "read .env",
-        "write .git/hooks/x b",
-        "write $BASE/x b",
-        "run true",
+        "read a.txt", "write a.txt b", "read .env", "write .git/hooks/x b", "write $BASE/x b", "run true",
         "run $(true)",
     ];
     let mut text = String::new();

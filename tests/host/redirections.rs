@@ -49,14 +49,8 @@ async fn a_redirection_through_a_link_is_asked_about() {
     lab.write_file("real.txt", "").unwrap();
     std::os::unix::fs::symlink("real.txt", lab.path("link")).unwrap();
     let lines = [
-        "echo evil > notes",
-        "echo evil > hook",
-        "echo evil > away/notes",
-        "echo evil > away/../notes",
-        "cd away && echo evil",
-        "echo fine > link",
-        "echo fine > new/made.txt",
-        "echo fine > made.txt",
+        "echo evil > notes", "echo evil > hook", "echo evil > away/notes", "echo evil > away/../notes",
+        "cd away && echo evil", "echo fine > link", "echo fine > new/made.txt", "echo fine > made.txt",
     ];
     let ran = run_lines(&lab, &lines.map(str::to_owned)).await;
     assert_eq!(ran, [false, false, false, false, false, true, true, true]);

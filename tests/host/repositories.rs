@@ -149,20 +149,9 @@ async fn a_repository_of_the_users_is_protected_wherever_it_keeps_its_files() {
     let (connection, session) = stage
         .open_session(vec![stage.custom_turn(|actor| async move {
             for name in [
-                "meta/config",
-                "meta/hooks/pre-commit",
-                "meta/info/attributes",
-                "meta/config.worktree",
-                "bare/config",
-                "bare/commondir",
-                "bare/HEAD",
-                "BARE/HEAD",
-                "other/Head",
-                "tools/hooks/pre-commit",
-                "config/index",
-                "bare/readme.md",
-                "tools/other",
-                "docs/HEAD.md",
+                "meta/config", "meta/hooks/pre-commit", "meta/info/attributes", "meta/config.worktree",
+                "bare/config", "bare/commondir", "bare/HEAD", "BARE/HEAD", "other/Head",
+                "tools/hooks/pre-commit", "config/index", "bare/readme.md", "tools/other", "docs/HEAD.md",
             ] {
                 let allowed = if try_write_file(&actor, name, "x\n").await { "written" } else { "refused" };
                 actor.record(&format!("{name}: {allowed}"));

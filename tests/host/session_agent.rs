@@ -4,13 +4,16 @@ use std::collections::VecDeque;
 use std::sync::Mutex;
 
 use bowline_host::{Connection, Host};
+use bowline_wire::message::peek::{PeekedMessage, peek};
 use bowline_wire::schema::v1::{
     AgentCapabilities, AuthMethod, AuthMethodAgent, AuthMethodTerminal, AuthenticateRequest,
     AuthenticateResponse, Error, ForkSessionRequest, ForkSessionResponse, InitializeRequest,
     InitializeResponse, LoadSessionRequest, LoadSessionResponse, NewSessionRequest, NewSessionResponse,
     PromptRequest, PromptResponse, SessionCapabilities, SessionForkCapabilities, StopReason,
 };
-use bowline_wire::{Agent, AgentContext, ConnectionLimits, connect_agent};
+use bowline_wire::{
+    Agent, AgentContext, ConnectionLimits, Direction, RecordedStream, WireRecorder, connect_agent,
+};
 use test_support::host_harness::{AgentTurn, TurnScript};
 
 use super::host_fixture::SeenLog;
@@ -34,11 +37,21 @@ impl SessionAgent {
     pub(crate) async fn connect(self, host: &Host) -> Connection {
         let (ours, theirs) = tokio::io::duplex(64 << 10);
         let (reader, writer) = tokio::io::split(theirs);
-        let (_, serving) =
-            connect_agent(std::sync::Arc::new(self), reader, writer, ConnectionLimits::DEFAULT);
+        let limits = ConnectionLimits::DEFAULT;
+        let log = std::sync::Arc::new(self.received_methods.clone());
+        let reader = RecordedStream::new(reader, Some(log), Direction::Received, limits.max_line);
+        let (_, serving) = connect_agent(std::sync::Arc::new(self), reader, writer, limits);
         tokio::spawn(serving);
         let (reader, writer) = tokio::io::split(ours);
         host.connect(reader, writer).await.unwrap()
+    }
+}
+
+impl WireRecorder for SeenLog {
+    fn record_line(&self, _: Direction, line: &[u8]) {
+        if let PeekedMessage::Request { method, .. } | PeekedMessage::Notification { method } = peek(line) {
+            self.add(&method);
+        }
     }
 }
 
@@ -94,9 +107,5 @@ impl Agent for SessionAgent {
         let Some(act) = act else { return Ok(PromptResponse::new(StopReason::EndTurn)) };
         let turn = AgentTurn { client: cx.client().clone(), session: request.session_id, cx };
         Ok(PromptResponse::new(act(turn).await?))
-    }
-
-    fn inspect(&self, method: &str, _: &str) {
-        self.received_methods.add(method);
     }
 }

@@ -54,15 +54,8 @@ async fn spawn_listener(mut command: Command) -> (Child, String) {
 
 /// The scenarios that need only what every server has.
 const SCENARIOS: [&str; 9] = [
-    "server-initialize",
-    "ping",
-    "completion-complete",
-    "tools-list",
-    "server-sse-polling",
-    "server-sse-multiple-streams",
-    "resources-list",
-    "prompts-list",
-    "dns-rebinding-protection",
+    "server-initialize", "ping", "completion-complete", "tools-list", "server-sse-polling",
+    "server-sse-multiple-streams", "resources-list", "prompts-list", "dns-rebinding-protection",
 ];
 
 #[tokio::test]

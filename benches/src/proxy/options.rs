@@ -85,14 +85,7 @@ mod tests {
         };
         let all = [
             told(&[
-                "--quick",
-                "--client",
-                r#"["c d"]"#,
-                "--none",
-                r#"["a"]"#,
-                "--between",
-                "b",
-                r#"["x", "a"]"#,
+                "--quick", "--client", r#"["c d"]"#, "--none", r#"["a"]"#, "--between", "b", r#"["x", "a"]"#,
             ]),
             told(&["--client", "c"]),
             told(&["--between", "b"]),

@@ -207,9 +207,7 @@ impl Agent for BowlineAgent {
         cx: AgentContext,
     ) -> Result<NewSessionResponse, Error> {
         let directories = SessionDirectories::from_request(
-            request.cwd,
-            request.additional_directories,
-            &self.resources.options,
+            request.cwd, request.additional_directories, &self.resources.options,
         )?;
         directories.check_exists(cx.client(), &request.mcp_servers).await?;
         let session = self.open_session(&cx, OpenMethod::New, directories, &request.mcp_servers).await?;
@@ -226,9 +224,7 @@ impl Agent for BowlineAgent {
         cx: AgentContext,
     ) -> Result<LoadSessionResponse, Error> {
         let directories = SessionDirectories::from_request(
-            request.cwd,
-            request.additional_directories,
-            &self.resources.options,
+            request.cwd, request.additional_directories, &self.resources.options,
         )?;
         self.close_and_forget(&request.session_id).await;
         let session = self
@@ -249,9 +245,7 @@ impl Agent for BowlineAgent {
         cx: AgentContext,
     ) -> Result<ResumeSessionResponse, Error> {
         let directories = SessionDirectories::from_request(
-            request.cwd,
-            request.additional_directories,
-            &self.resources.options,
+            request.cwd, request.additional_directories, &self.resources.options,
         )?;
         self.close_and_forget(&request.session_id).await;
         let session = self
@@ -272,9 +266,7 @@ impl Agent for BowlineAgent {
         cx: AgentContext,
     ) -> Result<ForkSessionResponse, Error> {
         let directories = SessionDirectories::from_request(
-            request.cwd,
-            request.additional_directories,
-            &self.resources.options,
+            request.cwd, request.additional_directories, &self.resources.options,
         )?;
         let session = self
             .open_session(&cx, OpenMethod::Fork(request.session_id), directories, &request.mcp_servers)

@@ -12,8 +12,8 @@ use bowline_protocol::relay::mcp_servers::McpTransport;
 use bowline_protocol::terminal::CommandExit;
 use bowline_protocol::trace::TraceSide;
 use bowline_proxy::{
-    BoxReader, BoxWriter, CallerSlot, EngineInterceptor, EngineSessions, InjectorOptions, InterceptorChain,
-    PeerStreams, Proxy, ProxyEndReason, ProxyOptions, ServerInjector,
+    CallerSlot, EngineInterceptor, EngineSessions, InjectorOptions, PeerStreams, Proxy, ProxyEndReason,
+    ProxyOptions, ServerInjector,
 };
 use bowline_text::display::quote;
 use bowline_wire::{Direction, RecordedStream, WireRecorder};
@@ -172,16 +172,17 @@ pub(crate) async fn run(arguments: ProxyArguments) -> Result<ExitCode, CliError>
         // A closed or blocked stderr must not delay anything else.
         tokio::io::copy(&mut stderr, &mut tokio::io::stderr()).await.map_or_else(drop, drop);
     });
-    let agent =
-        record_streams(PeerStreams { reader: Box::new(streams.stdio), writer: Box::new(writer) }, trace);
+    let agent = PeerStreams { reader: Box::new(streams.stdio), writer: Box::new(writer) };
+    let agent = record_streams(agent, trace, (Direction::Received, Direction::Sent));
     let (reader, writer) = bowline_wire::standard_streams();
     // This trace is recorded from the editor's side: messages received here are on their way to the agent, and count as
     // sent.
-    let editor = record_streams_reversed(PeerStreams { reader, writer }, trace_editor);
+    let editor = PeerStreams { reader, writer };
+    let editor = record_streams(editor, trace_editor, (Direction::Sent, Direction::Received));
     // Dropped at the end of this function, along with its sockets.
     let sockets = SocketDir::new_in(std::env::temp_dir());
     let engine_sessions = EngineSessions::new(arguments.engine.engine_options());
-    let (injector, served, link) = ServerInjector::new(InjectorOptions {
+    let injector_options = InjectorOptions {
         transport: match arguments.mcp_transport {
             TransportArgument::Auto => None,
             TransportArgument::Acp => Some(McpTransport::Acp),
@@ -202,11 +203,8 @@ pub(crate) async fn run(arguments: ProxyArguments) -> Result<ExitCode, CliError>
             PolicyStatus::Off
         },
         engine_sessions: engine_sessions.clone(),
-    });
-    let mut chain = InterceptorChain::default();
-    if !arguments.no_mcp {
-        chain.0.push(Box::new(injector));
-    }
+    };
+    let (injector, served, link) = ServerInjector::new(injector_options, caller_slot.clone());
     let settings = ProxyOptions {
         canonicalize: arguments.engine.engine_options().enforce_policy,
         ..ProxyOptions::default()
@@ -217,11 +215,10 @@ pub(crate) async fn run(arguments: ProxyArguments) -> Result<ExitCode, CliError>
         Arc::new(engine.clone()),
         engine_sessions,
         (caller_slot.clone(), update_sender, agent_sender),
-        chain,
+        (!arguments.no_mcp).then_some(injector),
     );
     let (caller, proxy) = Proxy::new(interceptor, served, settings);
-    caller_slot.set(caller.clone());
-    link.connect(caller);
+    caller_slot.set(caller);
     let proxy = proxy.with_editor_updates(update_receiver).with_agent_updates(agent_receiver);
     let (signal_sender, signal_receiver) = tokio::sync::oneshot::channel();
     let stop = async move {
@@ -268,20 +265,16 @@ fn open_trace(
     Ok(Arc::new(TraceRecorder::begin(&cwd.join(file), &[cwd.to_owned()])?).recorder(sides.0, sides.1))
 }
 
-fn record_streams(streams: PeerStreams, recorder: Option<Arc<dyn WireRecorder>>) -> PeerStreams {
-    let Some(recorder) = recorder else { return streams };
-    let reader: BoxReader =
-        Box::new(RecordedStream::new(streams.reader, recorder.clone(), Direction::Received, MAX_TRACED_LINE));
-    let writer: BoxWriter =
-        Box::new(RecordedStream::new(streams.writer, recorder, Direction::Sent, MAX_TRACED_LINE));
-    PeerStreams { reader, writer }
-}
-
-fn record_streams_reversed(streams: PeerStreams, recorder: Option<Arc<dyn WireRecorder>>) -> PeerStreams {
-    let Some(recorder) = recorder else { return streams };
-    let reader: BoxReader =
-        Box::new(RecordedStream::new(streams.reader, recorder.clone(), Direction::Sent, MAX_TRACED_LINE));
-    let writer: BoxWriter =
-        Box::new(RecordedStream::new(streams.writer, recorder, Direction::Received, MAX_TRACED_LINE));
-    PeerStreams { reader, writer }
+/// Records a peer's messages. `directions` are those of what is read from it and of what is written to it.
+fn record_streams(
+    streams: PeerStreams,
+    recorder: Option<Arc<dyn WireRecorder>>,
+    directions: (Direction, Direction),
+) -> PeerStreams {
+    if recorder.is_none() {
+        return streams;
+    }
+    let reader = RecordedStream::new(streams.reader, recorder.clone(), directions.0, MAX_TRACED_LINE);
+    let writer = RecordedStream::new(streams.writer, recorder, directions.1, MAX_TRACED_LINE);
+    PeerStreams { reader: Box::new(reader), writer: Box::new(writer) }
 }

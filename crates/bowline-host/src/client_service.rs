@@ -267,11 +267,6 @@ impl Client for ClientService {
 
     async fn unknown_update(&self, update: UnknownUpdate, _: AgentHandle) {
         let kind = update.kind.as_deref().unwrap_or_default();
-        if let Some(id) = &update.session_id
-            && let Ok(session) = self.wait_for_session(id).await
-        {
-            session.apply_unknown_update(kind, &update.params);
-        }
         let description = format!("an update of the kind {} cannot be read", quote(kind));
         self.host
             .front_end

@@ -395,18 +395,10 @@ impl Host {
             SupervisedProgram::start_with_piped_input(supervisor, program).await?;
         let service = Arc::new(ClientService::new(self.inner.clone()));
         let (reader, stdout) = HeadReader::new(streams.stdio);
-        let (agent, serve_task) = match &settings.recorder {
-            None => {
-                let (agent, serve_task) = connect_client(service.clone(), reader, writer, settings.limits);
-                (agent, tokio::spawn(serve_task))
-            }
-            Some(recorder) => {
-                let recorder = recorder.clone();
-                let connected =
-                    connect_client_recorded(service.clone(), reader, writer, settings.limits, recorder);
-                (connected.0, tokio::spawn(connected.1))
-            }
-        };
+        let recorder = settings.recorder.clone();
+        let (agent, serving) =
+            connect_client_recorded(service.clone(), reader, writer, settings.limits, recorder);
+        let serve_task = tokio::spawn(serving);
         let stderr = StreamTail::spawn(streams.stderr);
         let supervised = SupervisedAgent { companion, agent: agent.clone(), serve_task, stderr, stdout };
         let process = SpawnedAgent::Supervised(Box::new(supervised));

@@ -173,11 +173,6 @@ impl SessionInner {
         }
     }
 
-    /// Records an update of an unknown kind.
-    pub(crate) fn apply_unknown_update(&self, kind: &str, raw: &str) {
-        self.accumulator().record_unknown_update(kind, raw);
-    }
-
     pub(crate) fn snapshot(&self) -> SessionSnapshot {
         self.accumulator().snapshot()
     }

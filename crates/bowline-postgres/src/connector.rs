@@ -211,15 +211,9 @@ fn tls_config() -> Result<ClientConfig, rustls::Error> {
 }
 
 /// TLS with certificates that the platform verifies.
-#[derive(Clone)]
+#[derive(Debug, Clone)]
 struct PostgresTls {
     config: Arc<ClientConfig>,
-}
-
-impl std::fmt::Debug for PostgresTls {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("PostgresTls").finish_non_exhaustive()
-    }
 }
 
 impl MakeTlsConnect<Socket> for PostgresTls {

@@ -414,8 +414,7 @@ impl EngineInterceptor {
 
     /// Passes a held message to the next interceptor, and returns its disposition.
     fn next_disposition(&mut self, message: &InterceptedMessage<'_>) -> BoxFuture<'static, Disposition> {
-        let InterceptedMessage { from, fact, id, line } = *message;
-        match self.next.intercept(InterceptedMessage { from, fact, id, line }) {
+        match self.next.intercept(*message) {
             InterceptDecision::Now(disposition) => Box::pin(std::future::ready(disposition)),
             InterceptDecision::Later(_, disposition) => disposition,
         }
@@ -465,7 +464,7 @@ impl EngineInterceptor {
 impl Interceptor for EngineInterceptor {
     fn intercept(&mut self, message: InterceptedMessage<'_>) -> InterceptDecision {
         let InterceptedMessage { from, fact, id, line } = message;
-        let message = &InterceptedMessage { from, fact, id, line };
+        let message = &message;
         if let Some(deferred) = self.defer_if_pending(message) {
             return deferred;
         }
@@ -488,7 +487,7 @@ impl Interceptor for EngineInterceptor {
                 if let RelayEvent::SessionOpened(opened) = fact {
                     self.open_session(opened);
                 }
-                let decision = self.next.intercept(InterceptedMessage { from, fact, id, line });
+                let decision = self.next.intercept(*message);
                 self.judge_deferred();
                 return decision;
             }
@@ -498,7 +497,7 @@ impl Interceptor for EngineInterceptor {
             RelayEvent::TurnEnded(session) if from == ProxySide::Agent => self.end_turn(session, message),
             RelayEvent::ToolCall(call) if from == ProxySide::Agent => {
                 let rewritten = self.update_tool_call(call, line);
-                return match self.next.intercept(InterceptedMessage { from, fact, id, line }) {
+                return match self.next.intercept(*message) {
                     InterceptDecision::Now(Disposition::Pass) => rewritten
                         .map_or(InterceptDecision::PASS, |rewritten| {
                             InterceptDecision::Now(Disposition::Replace(vec![rewritten]))
@@ -529,7 +528,7 @@ impl Interceptor for EngineInterceptor {
             }
             _ => None,
         };
-        decision.unwrap_or_else(|| self.next.intercept(InterceptedMessage { from, fact, id, line }))
+        decision.unwrap_or_else(|| self.next.intercept(*message))
     }
 }
 

@@ -9,7 +9,8 @@ use std::collections::HashMap;
 use std::future::ready;
 use std::io;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bowline_access::approvals::BoxFuture;
 use bowline_mcp::server::{
@@ -21,17 +22,17 @@ use bowline_protocol::capabilities::ClientCapabilityGate;
 use bowline_protocol::relay::mcp_servers::{EditorTools, McpTransport, choose_server_name, insert_server};
 use bowline_protocol::relay::{Method, ProxySide, RelayEvent, SessionOpening};
 use bowline_protocol::schema::v1::{AgentCapabilities, ClientCapabilities, RequestId, SessionId};
-use bowline_wire::{Caller, ClientHandle};
+use bowline_wire::ClientHandle;
 use serde_json::{Value, json};
 use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use crate::editor_backend::{BackendSession, EditorBackend, SessionApprovals};
-use crate::engine_interceptor::EngineSessions;
+use crate::engine_interceptor::{CallerSlot, EngineSessions};
 use crate::interceptor::{Disposition, InterceptDecision, InterceptedMessage, Interceptor};
 use crate::mcp_over_acp::{McpOverAcpService, McpTunnel};
-use crate::permission_dedup::{PermissionDedup, ServerHandshake};
+use crate::permission_dedup::PermissionDedup;
 
 /// The most sessions with a server at once; later ones get none.
 const MAX_SERVERS: usize = 256;
@@ -72,7 +73,7 @@ pub struct ServerInjector {
 
 /// The running servers, and the caller for requests to the editor.
 pub(crate) struct InjectorState {
-    pub(crate) caller: OnceLock<Caller>,
+    pub(crate) caller: CallerSlot,
     servers: Mutex<Vec<InjectedServer>>,
 }
 
@@ -114,17 +115,11 @@ impl Drop for TransportServer {
     }
 }
 
-/// The handle that connects the servers to the editor.
+/// The handle that ends the servers.
 #[derive(Clone)]
 pub struct InjectorHandle(Arc<InjectorState>);
 
 impl InjectorHandle {
-    /// Connects the servers to the editor, with the caller that [`Proxy::new`](crate::Proxy::new) returned.
-    pub fn connect(&self, caller: Caller) {
-        // There is only one proxy, so this is the first call.
-        self.0.caller.set(caller).unwrap_or_default();
-    }
-
     /// Ends all servers, which abandons the requests they have open at the editor.
     pub async fn close(&self) {
         let servers = std::mem::take(&mut *self.0.servers());
@@ -171,10 +166,11 @@ impl InjectorState {
 }
 
 impl ServerInjector {
-    /// Returns the interceptor, the service for MCP over ACP, and the handle that connects both to the editor.
+    /// Returns the interceptor, the service for MCP over ACP, and the handle that ends the servers. They call the editor
+    /// through `caller`.
     #[must_use]
-    pub fn new(settings: InjectorOptions) -> (Self, McpOverAcpService, InjectorHandle) {
-        let shared = Arc::new(InjectorState { caller: OnceLock::new(), servers: Mutex::default() });
+    pub fn new(settings: InjectorOptions, caller: CallerSlot) -> (Self, McpOverAcpService, InjectorHandle) {
+        let shared = Arc::new(InjectorState { caller, servers: Mutex::default() });
         let inject = Self {
             options: settings,
             shared: shared.clone(),
@@ -196,7 +192,7 @@ impl ServerInjector {
             return None;
         }
         let client = ClientHandle::from_caller(
-            self.shared.caller.get()?.clone(),
+            self.shared.caller.caller()?.clone(),
             ClientCapabilityGate::new((**editor).clone()),
         );
         let (session_sender, session) = watch::channel(None);
@@ -220,11 +216,11 @@ impl ServerInjector {
             offered_tools: offered_tools(served_tools),
             advise_denial: None,
         };
-        let (name, approvals, handshake) =
-            (choose_server_name(line), backend.approvals.clone(), ServerHandshake::default());
-        let permission_dedup = PermissionDedup::new(&name, settings.offered_tools, handshake.clone());
+        let (name, approvals, is_connected) =
+            (choose_server_name(line), backend.approvals.clone(), Arc::new(AtomicBool::new(false)));
+        let permission_dedup = PermissionDedup::new(&name, settings.offered_tools, is_connected.clone());
         let open = move |_| -> BoxFuture<'static, Result<Box<dyn WorkspaceBackend>, String>> {
-            handshake.complete();
+            is_connected.store(true, Ordering::Relaxed);
             let backend: Box<dyn WorkspaceBackend> = Box::new(backend.clone());
             Box::pin(ready(Ok(backend)))
         };
@@ -258,7 +254,7 @@ impl ServerInjector {
     ) -> io::Result<(TransportServer, Value)> {
         Ok(match transport {
             McpTransport::Acp => {
-                let tunnel = McpTunnel::start(server, id.to_owned(), self.shared.caller.get().cloned());
+                let tunnel = McpTunnel::start(server, id.to_owned(), self.shared.caller.caller().cloned());
                 let entry = json!({ "type": "acp", "name": name, "serverId": id });
                 (TransportServer::Acp(Arc::new(tunnel)), entry)
             }

@@ -9,7 +9,7 @@ use tokio::sync::oneshot;
 pub use bowline_wire::service::BoxFuture;
 
 /// A message of interest, before it is forwarded.
-#[derive(Debug)]
+#[derive(Debug, Clone, Copy)]
 pub struct InterceptedMessage<'a> {
     /// The sender.
     pub from: ProxySide,
@@ -68,19 +68,9 @@ pub trait Interceptor: Send {
     fn intercept(&mut self, message: InterceptedMessage<'_>) -> InterceptDecision;
 }
 
-/// A chain of interceptors: each sees a message until one decides something other than to pass it.
-#[derive(Default)]
-pub struct InterceptorChain(pub Vec<Box<dyn Interceptor>>);
-
-impl Interceptor for InterceptorChain {
+/// An interceptor that may be absent: then every message passes.
+impl<I: Interceptor> Interceptor for Option<I> {
     fn intercept(&mut self, message: InterceptedMessage<'_>) -> InterceptDecision {
-        for link in &mut self.0 {
-            let InterceptedMessage { from, fact, id, line } = message;
-            match link.intercept(InterceptedMessage { from, fact, id, line }) {
-                InterceptDecision::Now(Disposition::Pass) => {}
-                decision => return decision,
-            }
-        }
-        InterceptDecision::PASS
+        self.as_mut().map_or(InterceptDecision::PASS, |interceptor| interceptor.intercept(message))
     }
 }

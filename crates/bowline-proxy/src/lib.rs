@@ -26,8 +26,8 @@
 //!   calls fail. On the wire their ids begin with `bowline-proxy-`; a peer's id with that prefix is replaced and
 //!   restored.
 //!
-//! Several interceptors form an [`InterceptorChain`]. The parts that need the host (rules, journal, this machine's
-//! files) are provided by the program that composes them: this crate depends on neither host nor agent.
+//! The parts that need the host (rules, journal, this machine's files) are provided by the program that composes them:
+//! this crate depends on neither host nor agent.
 //!
 //! - [`EngineInterceptor`] has an [`Engine`] scan the disk, apply rules, record writes and serve what the editor lacks;
 //!   its updates go to the editor through [`Proxy::with_editor_updates`], before any held message that is released
@@ -65,8 +65,7 @@ pub use engine_interceptor::{
 };
 pub use inject::{InjectorHandle, InjectorOptions, ServerInjector};
 pub use interceptor::{
-    BoxFuture, Disposition, InterceptDecision, InterceptedMessage, Interceptor, InterceptorChain,
-    MessageOrder,
+    BoxFuture, Disposition, InterceptDecision, InterceptedMessage, Interceptor, MessageOrder,
 };
 pub use line_io::{BoxReader, BoxWriter};
 pub use mcp_over_acp::McpOverAcpService;

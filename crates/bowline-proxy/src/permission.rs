@@ -12,8 +12,8 @@ use bowline_protocol::permission::{rejection_reason, unanswered_reason};
 use bowline_protocol::rpc_error::RpcError;
 use bowline_protocol::schema::v1::{
     Diff, PermissionOption, PermissionOptionKind, RequestPermissionOutcome, RequestPermissionRequest,
-    SessionId, ToolCall, ToolCallContent, ToolCallId, ToolCallLocation, ToolCallStatus, ToolCallUpdate,
-    ToolCallUpdateFields, ToolKind,
+    SessionId, ToolCall, ToolCallId, ToolCallLocation, ToolCallStatus, ToolCallUpdate, ToolCallUpdateFields,
+    ToolKind,
 };
 use bowline_text::display;
 use bowline_workspace::terminals::CommandRequest;
@@ -30,11 +30,8 @@ const MAX_TITLE: usize = 200;
 
 /// An operation that needs the user's permission.
 pub(crate) struct PermissionPrompt {
-    kind: ToolKind,
-    title: String,
-    content: Vec<ToolCallContent>,
-    locations: Vec<ToolCallLocation>,
-    raw_input: serde_json::Value,
+    // The call that is shown. It has no id yet.
+    call: ToolCall,
     // Whether it needs a prompt even if the session's approvals cover it: a protected file.
     always_asks: bool,
 }
@@ -44,11 +41,11 @@ impl PermissionPrompt {
     pub(crate) fn for_write(path: &str, before: Option<String>, after: &str) -> Self {
         let diff = Diff::new(path, after).old_text(before);
         Self {
-            kind: ToolKind::Edit,
-            title: display::escape_line(&format!("Write {path}"), MAX_TITLE),
-            content: vec![diff.into()],
-            locations: vec![ToolCallLocation::new(path)],
-            raw_input: json!({ "path": path }),
+            call: ToolCall::new("", display::escape_line(&format!("Write {path}"), MAX_TITLE))
+                .kind(ToolKind::Edit)
+                .content(vec![diff.into()])
+                .locations(vec![ToolCallLocation::new(path)])
+                .raw_input(json!({ "path": path })),
             always_asks: LexicalPath::parse(path)
                 .is_ok_and(|path| find_protection(&path, Access::Write).is_some()),
         }
@@ -85,11 +82,11 @@ impl PermissionPrompt {
             LexicalPath::parse(path).is_ok_and(|path| find_protection(&path, Access::Write).is_some())
         };
         Self {
-            kind: ToolKind::Edit,
-            title: display::escape_line(&title, MAX_TITLE),
-            content: diffs.into_iter().map(Into::into).collect(),
-            locations: paths.iter().map(|path| ToolCallLocation::new(*path)).collect(),
-            raw_input: json!({ "paths": paths }),
+            call: ToolCall::new("", display::escape_line(&title, MAX_TITLE))
+                .kind(ToolKind::Edit)
+                .content(diffs.into_iter().map(Into::into).collect())
+                .locations(paths.iter().map(|path| ToolCallLocation::new(*path)).collect())
+                .raw_input(json!({ "paths": paths })),
             // An approval of writes does not cover files that go away.
             always_asks: is_lossy || paths.iter().any(is_protected),
         }
@@ -99,12 +96,10 @@ impl PermissionPrompt {
     pub(crate) fn for_command(command: &CommandRequest) -> Self {
         let words: Vec<&str> =
             std::iter::once(&command.command).chain(&command.args).map(String::as_str).collect();
+        let raw_input = json!({ "command": command.command, "args": command.args, "cwd": command.cwd, "env": command.env });
+        let title = display::escape_line(&format!("Run {}", words.join(" ")), MAX_TITLE);
         Self {
-            kind: ToolKind::Execute,
-            title: display::escape_line(&format!("Run {}", words.join(" ")), MAX_TITLE),
-            content: Vec::new(),
-            locations: Vec::new(),
-            raw_input: json!({ "command": command.command, "args": command.args, "cwd": command.cwd, "env": command.env }),
+            call: ToolCall::new("", title).kind(ToolKind::Execute).raw_input(raw_input),
             always_asks: false,
         }
     }
@@ -114,26 +109,21 @@ impl PermissionPrompt {
     }
 
     fn approval_flag<'a>(&self, allowed: &'a SessionApprovals) -> &'a AtomicBool {
-        if self.kind == ToolKind::Execute { &allowed.allow_commands } else { &allowed.allow_writes }
+        if self.call.kind == ToolKind::Execute { &allowed.allow_commands } else { &allowed.allow_writes }
     }
 }
 
 /// Asks the user, runs the operation if the answer is yes, and displays its outcome.
 pub(crate) async fn run_with_permission<T>(
     editor: &EditorBackend,
-    prompt: PermissionPrompt,
+    mut prompt: PermissionPrompt,
     operation: impl Future<Output = Result<T, RpcError>>,
 ) -> Result<T, RpcError> {
     let (session, cancellations) = (editor.session_id().await?, editor.approvals.cancellations());
     let number = editor.approvals.prompt_count.fetch_add(1, Ordering::Relaxed) + 1;
     let id = ToolCallId::new(format!("{}-call-{number}", editor.call_id_prefix));
-    let call = ToolCall::new(id.clone(), prompt.title.clone())
-        .kind(prompt.kind)
-        .status(ToolCallStatus::Pending)
-        .content(prompt.content.clone())
-        .locations(prompt.locations.clone())
-        .raw_input(prompt.raw_input.clone());
-    editor.client.update(session.clone(), call).await.map_err(to_failure)?;
+    prompt.call.tool_call_id = id.clone();
+    editor.client.update(session.clone(), prompt.call.clone()).await.map_err(to_failure)?;
     // The guard closes the call however this function ends.
     let mut open = OpenToolCall {
         editor: editor.clone(),
@@ -143,7 +133,7 @@ pub(crate) async fn run_with_permission<T>(
     };
     let result = async {
         if !prompt.is_preapproved(&editor.approvals) {
-            request_permission(editor, &session, &id, &prompt, cancellations).await?;
+            request_permission(editor, &session, &prompt, cancellations).await?;
         }
         operation.await
     }
@@ -157,22 +147,17 @@ pub(crate) async fn run_with_permission<T>(
 async fn request_permission(
     editor: &EditorBackend,
     session: &SessionId,
-    id: &ToolCallId,
     prompt: &PermissionPrompt,
     cancellations: u64,
 ) -> Result<(), RpcError> {
-    let fields = ToolCallUpdateFields::new()
-        .title(prompt.title.clone())
-        .kind(prompt.kind)
-        .content(prompt.content.clone())
-        .locations(prompt.locations.clone())
-        .raw_input(prompt.raw_input.clone());
+    let mut update = ToolCallUpdate::from(prompt.call.clone());
+    // The call was shown with its status.
+    update.fields.status = None;
     let options = vec![
         PermissionOption::new(ALLOW_ONCE, "Allow once", PermissionOptionKind::AllowOnce),
         PermissionOption::new(ALLOW_SESSION, "Allow for this session", PermissionOptionKind::AllowAlways),
         PermissionOption::new(REJECT, "Reject", PermissionOptionKind::RejectOnce),
     ];
-    let update = ToolCallUpdate::new(id.clone(), fields);
     let request = RequestPermissionRequest::new(session.clone(), update, options);
     let answer = tokio::select! {
         biased;
@@ -251,7 +236,7 @@ mod tests {
             let prompt = PermissionPrompt::for_batch(&operations, Vec::new());
             let allowed = SessionApprovals::default();
             prompt.approval_flag(&allowed).store(true, Ordering::Relaxed);
-            assert_eq!((prompt.title.as_str(), !prompt.is_preapproved(&allowed)), (title, asks));
+            assert_eq!((prompt.call.title.as_str(), !prompt.is_preapproved(&allowed)), (title, asks));
         }
     }
 

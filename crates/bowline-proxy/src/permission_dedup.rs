@@ -18,23 +18,15 @@ use crate::interceptor::Disposition;
 /// The tools of one session's server.
 pub(crate) struct PermissionDedup {
     tools: OwnTools,
-    handshake: ServerHandshake,
-}
-
-/// Whether the agent has connected to the server. Only then does the name certainly refer to this server.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct ServerHandshake(Arc<AtomicBool>);
-
-impl ServerHandshake {
-    pub(crate) fn complete(&self) {
-        self.0.store(true, Ordering::Relaxed);
-    }
+    // Whether the agent has connected to the server. Only then does the name certainly refer to this server.
+    is_connected: Arc<AtomicBool>,
 }
 
 impl PermissionDedup {
-    /// Returns the tools offered by a server, under the name that the agent was given.
-    pub(crate) fn new(name: &str, offered_tools: OfferedTools, handshake: ServerHandshake) -> Self {
-        Self { tools: OwnTools::new(name.to_owned(), offered_tools.tools()), handshake }
+    /// Returns the tools offered by a server, under the name that the agent was given. The flag is set once the agent has
+    /// connected to it.
+    pub(crate) fn new(name: &str, offered_tools: OfferedTools, is_connected: Arc<AtomicBool>) -> Self {
+        Self { tools: OwnTools::new(name.to_owned(), offered_tools.tools()), is_connected }
     }
 
     /// Records the agent's update of a tool call.
@@ -44,7 +36,7 @@ impl PermissionDedup {
 
     /// Returns the answer to a permission request, if it is answered here.
     pub(crate) fn answer_request(&self, line: &[u8], rules: PolicyStatus) -> Option<Disposition> {
-        if !self.handshake.0.load(Ordering::Relaxed) {
+        if !self.is_connected.load(Ordering::Relaxed) {
             return None;
         }
         let own_tools::OwnToolApproval { tool, prompt_behavior, option } =

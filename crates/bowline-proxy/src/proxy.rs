@@ -95,8 +95,8 @@ pub struct Proxy {
     options: ProxyOptions,
     own_streams: PeerStreams,
     driver: BoxFuture<'static, std::io::Result<()>>,
-    editor_updates: Option<mpsc::Receiver<Vec<u8>>>,
-    agent_updates: Option<mpsc::Receiver<Vec<u8>>>,
+    // Lines for the editor and for the agent.
+    updates: [Option<mpsc::Receiver<Vec<u8>>>; 2],
 }
 
 impl Proxy {
@@ -119,22 +119,23 @@ impl Proxy {
                 options: settings,
                 own_streams,
                 driver,
-                editor_updates: None,
-                agent_updates: None,
+                updates: [None, None],
             },
         )
     }
 
     /// Sends lines to the editor, each before any held message that is released after it was queued.
     #[must_use]
-    pub fn with_editor_updates(self, updates: mpsc::Receiver<Vec<u8>>) -> Self {
-        Self { editor_updates: Some(updates), ..self }
+    pub fn with_editor_updates(mut self, updates: mpsc::Receiver<Vec<u8>>) -> Self {
+        self.updates[EDITOR] = Some(updates);
+        self
     }
 
     /// Sends lines to the agent, each before any answer to the agent that is given after it was queued.
     #[must_use]
-    pub fn with_agent_updates(self, updates: mpsc::Receiver<Vec<u8>>) -> Self {
-        Self { agent_updates: Some(updates), ..self }
+    pub fn with_agent_updates(mut self, updates: mpsc::Receiver<Vec<u8>>) -> Self {
+        self.updates[AGENT] = Some(updates);
+        self
     }
 
     /// Forwards messages until one side is gone or `stop` completes. When the agent is gone, `agent_exit` describes how
@@ -159,8 +160,7 @@ impl Proxy {
             relay: Relay::default(),
             interceptor: self.interceptor,
             options: self.options,
-            editor_updates: self.editor_updates,
-            agent_updates: self.agent_updates,
+            updates: self.updates,
             ends,
             held_messages: FuturesUnordered::new(),
             held_bytes: [0; 3],
@@ -268,8 +268,8 @@ struct ProxyCore {
     relay: Relay,
     interceptor: Box<dyn Interceptor>,
     options: ProxyOptions,
-    editor_updates: Option<mpsc::Receiver<Vec<u8>>>,
-    agent_updates: Option<mpsc::Receiver<Vec<u8>>>,
+    // Lines for the editor and for the agent.
+    updates: [Option<mpsc::Receiver<Vec<u8>>>; 2],
     ends: [ProxyEnd; 3],
     held_messages: FuturesUnordered<HeldMessage>,
     // The number of bytes in `held_messages`, by end.
@@ -384,7 +384,7 @@ impl ProxyCore {
             // A released message would land in the middle of a line. This task is woken again when the line ends.
             return false;
         }
-        let mut has_moved = self.poll_editor_updates(cx);
+        let mut has_moved = self.poll_updates(EDITOR, cx);
         for from in [EDITOR, AGENT] {
             let Some(waiting) = &mut self.ends[from].blocked_by else { continue };
             if let Poll::Ready((message, disposition)) = Pin::new(waiting).poll(cx) {
@@ -399,63 +399,39 @@ impl ProxyCore {
             self.release(message, disposition);
             has_moved = true;
         }
-        has_moved | self.poll_agent_updates(cx)
+        has_moved | self.poll_updates(AGENT, cx)
     }
 
-    /// Queues the engine's updates for the editor, unless the editor does not read.
-    fn poll_editor_updates(&mut self, cx: &mut Context<'_>) -> bool {
+    /// Queues the engine's updates for a side, unless that side does not read.
+    fn poll_updates(&mut self, to: usize, cx: &mut Context<'_>) -> bool {
         let mut has_moved = false;
-        while self.ends[EDITOR].output.size() < self.options.high_water
-            && let Some(updates) = &mut self.editor_updates
+        while self.ends[to].output.size() < self.options.high_water
+            && let Some(updates) = &mut self.updates[to]
             && let Poll::Ready(line) = updates.poll_recv(cx)
         {
             has_moved = true;
             match line {
-                Some(line) => self.ends[EDITOR].output.push_line(line),
-                None => self.editor_updates = None,
+                Some(line) => self.ends[to].output.push_line(line),
+                None => self.updates[to] = None,
             }
         }
         has_moved
     }
 
-    /// Queues the engine's updates for the agent, unless the agent does not read.
-    fn poll_agent_updates(&mut self, cx: &mut Context<'_>) -> bool {
-        let mut has_moved = false;
-        while self.ends[AGENT].output.size() < self.options.high_water
-            && let Some(updates) = &mut self.agent_updates
-            && let Poll::Ready(line) = updates.poll_recv(cx)
-        {
-            has_moved = true;
-            match line {
-                Some(line) => self.ends[AGENT].output.push_line(line),
-                None => self.agent_updates = None,
-            }
-        }
-        has_moved
-    }
-
-    /// Writes the pending updates for the agent before an answer, which may end them.
-    fn flush_agent_updates(&mut self) {
-        while let Some(updates) = &mut self.agent_updates
+    /// Writes the pending updates for a side: for the editor before the agent's next message, which may refer to the same
+    /// tool call, and for the agent before an answer, which may end them.
+    fn flush_updates(&mut self, to: usize) {
+        while let Some(updates) = &mut self.updates[to]
             && let Ok(line) = updates.try_recv()
         {
-            self.ends[AGENT].output.push_line(line);
-        }
-    }
-
-    /// Writes the pending updates before the agent's next message is processed, which may refer to the same tool call.
-    fn flush_editor_updates(&mut self) {
-        while let Some(updates) = &mut self.editor_updates
-            && let Ok(line) = updates.try_recv()
-        {
-            self.ends[EDITOR].output.push_line(line);
+            self.ends[to].output.push_line(line);
         }
     }
 
     /// Passes a message of interest to the interceptor.
     fn intercept(&mut self, message: RoutedMessage, fact: &RelayEvent) {
         if message.from == AGENT {
-            self.flush_editor_updates();
+            self.flush_updates(EDITOR);
         }
         // The answer to a renamed request is identified by its sender's original id.
         let id = message

@@ -22,7 +22,6 @@ pub(crate) enum StreamEvent {
 }
 
 /// How messages are carried.
-#[derive(Debug)]
 pub(crate) enum Transport {
     Http(HttpTransport),
     WebSocket(WebSocketTransport),

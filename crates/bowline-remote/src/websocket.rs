@@ -66,12 +66,6 @@ struct Incoming {
     source: SplitStream<Socket>,
 }
 
-impl std::fmt::Debug for WebSocketTransport {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("WebSocketTransport").field("endpoint", &self.endpoint).finish_non_exhaustive()
-    }
-}
-
 impl WebSocketTransport {
     pub(crate) fn new(endpoint: Endpoint, token: Option<HeaderValue>) -> Result<Self, RemoteError> {
         // Only HTTP/1.1 can be upgraded.

@@ -365,10 +365,7 @@ impl TaskContext {
             Ok(agent) => {
                 *self.start_error.lock().unwrap_or_else(PoisonError::into_inner) = None;
                 self.publish_session(
-                    &agent.connection,
-                    &agent.session,
-                    attempt.keeps_transcript,
-                    attempt.note,
+                    &agent.connection, &agent.session, attempt.keeps_transcript, attempt.note,
                 );
                 slot.generation += 1;
                 self.watch_agent(&agent.connection, slot.generation);

@@ -14,31 +14,8 @@ mod tests;
 
 /// The elements of a tree.
 pub const TAGS: [&str; 25] = [
-    "p",
-    "h1",
-    "h2",
-    "h3",
-    "h4",
-    "h5",
-    "h6",
-    "ul",
-    "ol",
-    "li",
-    "blockquote",
-    "pre",
-    "code",
-    "em",
-    "strong",
-    "del",
-    "a",
-    "table",
-    "thead",
-    "tbody",
-    "tr",
-    "th",
-    "td",
-    "hr",
-    "br",
+    "p", "h1", "h2", "h3", "h4", "h5", "h6", "ul", "ol", "li", "blockquote", "pre", "code", "em", "strong",
+    "del", "a", "table", "thead", "tbody", "tr", "th", "td", "hr", "br",
 ];
 /// The element of a task in a list, which has no content.
 pub const TASK_TAG: &str = "input";

@@ -7,13 +7,11 @@ use std::future::{Future, ready};
 use std::sync::Arc;
 
 use agent_client_protocol_schema::v1::{
-    AGENT_METHOD_NAMES, AuthenticateRequest, AuthenticateResponse, CancelNotification, CloseSessionRequest,
-    CloseSessionResponse, DeleteSessionRequest, DeleteSessionResponse, Error, ExtNotification, ExtRequest,
-    ExtResponse, ForkSessionRequest, ForkSessionResponse, InitializeRequest, InitializeResponse,
-    ListSessionsRequest, ListSessionsResponse, LoadSessionRequest, LoadSessionResponse, LogoutRequest,
-    LogoutResponse, MessageMcpNotification, NewSessionRequest, NewSessionResponse, PromptRequest,
-    PromptResponse, ResumeSessionRequest, ResumeSessionResponse, SessionId, SetSessionConfigOptionRequest,
-    SetSessionConfigOptionResponse, SetSessionModeRequest, SetSessionModeResponse,
+    AGENT_METHOD_NAMES, AuthenticateRequest, CancelNotification, CloseSessionRequest, DeleteSessionRequest,
+    Error, ExtNotification, ExtRequest, ExtResponse, ForkSessionRequest, InitializeRequest,
+    InitializeResponse, ListSessionsRequest, LoadSessionRequest, LogoutRequest, MessageMcpNotification,
+    NewSessionRequest, NewSessionResponse, PromptRequest, PromptResponse, ResumeSessionRequest, SessionId,
+    SetSessionConfigOptionRequest, SetSessionModeRequest,
 };
 use bowline_protocol::capabilities::ClientCapabilityGate;
 use bowline_protocol::capabilities::version;
@@ -22,17 +20,15 @@ use bowline_protocol::quirks::misplaced_client_info;
 use bowline_protocol::rpc_error::RpcError;
 
 use crate::client::handle::ClientHandle;
-use crate::message::methods::{
-    self, RpcNotification, RpcRequest, SetSessionModelRequest, SetSessionModelResponse,
-};
+use crate::message::methods::{self, RpcNotification, RpcRequest, SetSessionModelRequest};
 use crate::peer::RpcViolation;
 use crate::service::context::RequestContext;
 use crate::service::dispatch::{
-    handle_request, is_extension, method_not_found, respond_error, respond_raw, respond_with, to_raw_params,
+    default_handlers, dispatch, handle_notification, handle_request, is_extension, method_not_found,
+    respond_error, respond_raw, respond_with, to_raw_params,
 };
 use crate::service::{
     BoxFuture, CancelSignal, IncomingRequest, RawParams, Service, ServiceResponse, UncheckedParamsError,
-    WeakCancelSignal,
 };
 
 /// The context of a request: the client, and the cancel signal.
@@ -94,103 +90,30 @@ pub trait Agent: Send + Sync + 'static {
         ready(())
     }
 
-    /// Logs in.
-    fn authenticate(
-        &self,
-        request: AuthenticateRequest,
-        cx: AgentContext,
-    ) -> impl Future<Output = Result<AuthenticateResponse, Error>> + Send {
-        ready(method_not_found(AuthenticateRequest::METHOD))
-    }
-
-    /// Logs out.
-    fn logout(
-        &self,
-        request: LogoutRequest,
-        cx: AgentContext,
-    ) -> impl Future<Output = Result<LogoutResponse, Error>> + Send {
-        ready(method_not_found(LogoutRequest::METHOD))
-    }
-
-    /// Loads a session: sends its whole history as updates, then answers.
-    fn load_session(
-        &self,
-        request: LoadSessionRequest,
-        cx: AgentContext,
-    ) -> impl Future<Output = Result<LoadSessionResponse, Error>> + Send {
-        ready(method_not_found(LoadSessionRequest::METHOD))
-    }
-
-    /// Resumes a session without sending its history.
-    fn resume_session(
-        &self,
-        request: ResumeSessionRequest,
-        cx: AgentContext,
-    ) -> impl Future<Output = Result<ResumeSessionResponse, Error>> + Send {
-        ready(method_not_found(ResumeSessionRequest::METHOD))
-    }
-
-    /// Lists the stored sessions.
-    fn list_sessions(
-        &self,
-        request: ListSessionsRequest,
-        cx: AgentContext,
-    ) -> impl Future<Output = Result<ListSessionsResponse, Error>> + Send {
-        ready(method_not_found(ListSessionsRequest::METHOD))
-    }
-
-    /// Copies a session.
-    fn fork_session(
-        &self,
-        request: ForkSessionRequest,
-        cx: AgentContext,
-    ) -> impl Future<Output = Result<ForkSessionResponse, Error>> + Send {
-        ready(method_not_found(ForkSessionRequest::METHOD))
-    }
-
-    /// Ends a session. The signals of its prompts have already fired.
-    fn close_session(
-        &self,
-        request: CloseSessionRequest,
-        cx: AgentContext,
-    ) -> impl Future<Output = Result<CloseSessionResponse, Error>> + Send {
-        ready(method_not_found(CloseSessionRequest::METHOD))
-    }
-
-    /// Deletes a session.
-    fn delete_session(
-        &self,
-        request: DeleteSessionRequest,
-        cx: AgentContext,
-    ) -> impl Future<Output = Result<DeleteSessionResponse, Error>> + Send {
-        ready(method_not_found(DeleteSessionRequest::METHOD))
-    }
-
-    /// Switches the mode of a session.
-    fn set_session_mode(
-        &self,
-        request: SetSessionModeRequest,
-        cx: AgentContext,
-    ) -> impl Future<Output = Result<SetSessionModeResponse, Error>> + Send {
-        ready(method_not_found(SetSessionModeRequest::METHOD))
-    }
-
-    /// Sets a config option of a session.
-    fn set_session_config_option(
-        &self,
-        request: SetSessionConfigOptionRequest,
-        cx: AgentContext,
-    ) -> impl Future<Output = Result<SetSessionConfigOptionResponse, Error>> + Send {
-        ready(method_not_found(SetSessionConfigOptionRequest::METHOD))
-    }
-
-    /// Switches the model of a session by the older method.
-    fn set_session_model(
-        &self,
-        request: SetSessionModelRequest,
-        cx: AgentContext,
-    ) -> impl Future<Output = Result<SetSessionModelResponse, Error>> + Send {
-        ready(method_not_found(SetSessionModelRequest::METHOD))
+    default_handlers! {
+        AgentContext;
+        /// Logs in.
+        authenticate(AuthenticateRequest);
+        /// Logs out.
+        logout(LogoutRequest);
+        /// Loads a session: sends its whole history as updates, then answers.
+        load_session(LoadSessionRequest);
+        /// Resumes a session without sending its history.
+        resume_session(ResumeSessionRequest);
+        /// Lists the stored sessions.
+        list_sessions(ListSessionsRequest);
+        /// Copies a session.
+        fork_session(ForkSessionRequest);
+        /// Ends a session. The signals of its prompts have already fired.
+        close_session(CloseSessionRequest);
+        /// Deletes a session.
+        delete_session(DeleteSessionRequest);
+        /// Switches the mode of a session.
+        set_session_mode(SetSessionModeRequest);
+        /// Sets a config option of a session.
+        set_session_config_option(SetSessionConfigOptionRequest);
+        /// Switches the model of a session by the older method.
+        set_session_model(SetSessionModelRequest);
     }
 
     /// Answers an extension method; its name starts with `_`.
@@ -211,11 +134,6 @@ pub trait Agent: Send + Sync + 'static {
         ready(())
     }
 
-    /// Inspects the raw params of every readable request and notification of the client, before its handler runs;
-    /// `{}` if there are none. They still contain fields unknown to the schema. This runs on the connection's task
-    /// and should be quick.
-    fn inspect(&self, method: &str, params: &str) {}
-
     /// Handles a protocol violation by the client. Any possible answer has already been sent.
     fn on_violation(&self, violation: RpcViolation) {}
 }
@@ -225,7 +143,7 @@ pub(crate) struct AgentDispatcher<A> {
     agent: Arc<A>,
     client: ClientHandle,
     /// The signals of the running prompts, by session.
-    prompt_signals: HashMap<SessionId, Vec<WeakCancelSignal>>,
+    prompt_signals: HashMap<SessionId, Vec<CancelSignal>>,
 }
 
 impl<A: Agent> AgentDispatcher<A> {
@@ -277,32 +195,22 @@ impl<A: Agent> AgentDispatcher<A> {
         let (params, cx) = RequestContext::from_request(incoming, client.clone());
         handle_request(params, |request: PromptRequest| {
             turns.retain(|_, signals| {
-                signals.retain(|signal| signal.upgrade().is_some());
+                signals.retain(|signal| !signal.is_answered());
                 !signals.is_empty()
             });
-            turns.entry(request.session_id.clone()).or_default().push(cx.cancel_signal.downgrade());
+            turns.entry(request.session_id.clone()).or_default().push(cx.cancel_signal.clone());
             let agent = Arc::clone(agent);
             async move { agent.prompt(request, cx).await }
         })
     }
 
     fn cancel_turns(&mut self, session: &SessionId) {
-        let signals = self.prompt_signals.remove(session).unwrap_or_default();
-        signals.iter().filter_map(WeakCancelSignal::upgrade).for_each(|signal| CancelSignal::fire(&signal));
+        self.prompt_signals.remove(session).unwrap_or_default().iter().for_each(CancelSignal::fire);
     }
 }
 
-/// Passes a request to the agent's method for it.
-macro_rules! handle {
-    ($service:expr, $incoming:expr, $request:ty, $method:ident) => {
-        $service
-            .call($incoming, |agent, request: $request, cx| async move { agent.$method(request, cx).await })
-    };
-}
-
-impl<A: Agent> AgentDispatcher<A> {
-    /// Dispatches a request to the agent's method for it.
-    fn dispatch_request(
+impl<A: Agent> Service for AgentDispatcher<A> {
+    fn handle_request(
         &mut self,
         incoming: IncomingRequest<'_>,
     ) -> Result<ServiceResponse, UncheckedParamsError> {
@@ -315,43 +223,32 @@ impl<A: Agent> AgentDispatcher<A> {
                 reason: "initialize must come first".to_owned(),
             }));
         }
-        match incoming.method {
-            NewSessionRequest::METHOD => handle!(self, incoming, NewSessionRequest, new_session),
+        if incoming.method == CloseSessionRequest::METHOD
+            && let Ok(request) = incoming.params.parse_with(CloseSessionRequest::from_json)?
+        {
+            self.cancel_turns(&request.session_id);
+        }
+        dispatch! {
+            self.agent, client, incoming
+            {
+                NewSessionRequest => new_session;
+                AuthenticateRequest => authenticate;
+                LogoutRequest => logout;
+                LoadSessionRequest => load_session;
+                ResumeSessionRequest => resume_session;
+                ListSessionsRequest => list_sessions;
+                ForkSessionRequest => fork_session;
+                CloseSessionRequest => close_session;
+                DeleteSessionRequest => delete_session;
+                SetSessionModeRequest => set_session_mode;
+                SetSessionConfigOptionRequest => set_session_config_option;
+                SetSessionModelRequest => set_session_model;
+            }
             PromptRequest::METHOD => self.prompt(incoming),
-            AuthenticateRequest::METHOD => handle!(self, incoming, AuthenticateRequest, authenticate),
-            LogoutRequest::METHOD => handle!(self, incoming, LogoutRequest, logout),
-            LoadSessionRequest::METHOD => handle!(self, incoming, LoadSessionRequest, load_session),
-            ResumeSessionRequest::METHOD => handle!(self, incoming, ResumeSessionRequest, resume_session),
-            ListSessionsRequest::METHOD => handle!(self, incoming, ListSessionsRequest, list_sessions),
-            ForkSessionRequest::METHOD => handle!(self, incoming, ForkSessionRequest, fork_session),
-            CloseSessionRequest::METHOD => {
-                if let Ok(request) = incoming.params.parse_with(CloseSessionRequest::from_json)? {
-                    self.cancel_turns(&request.session_id);
-                }
-                handle!(self, incoming, CloseSessionRequest, close_session)
-            }
-            DeleteSessionRequest::METHOD => handle!(self, incoming, DeleteSessionRequest, delete_session),
-            SetSessionModeRequest::METHOD => handle!(self, incoming, SetSessionModeRequest, set_session_mode),
-            SetSessionConfigOptionRequest::METHOD => {
-                handle!(self, incoming, SetSessionConfigOptionRequest, set_session_config_option)
-            }
-            SetSessionModelRequest::METHOD => {
-                handle!(self, incoming, SetSessionModelRequest, set_session_model)
-            }
-            method if is_extension(method) => {
-                let agent = Arc::clone(&self.agent);
-                let (params, cx) = RequestContext::from_request(incoming, self.client.clone());
-                let request = ExtRequest::new(method, to_raw_params(params)?);
-                Ok(respond_raw(async move { agent.ext_request(request, cx).await }))
-            }
-            method => {
-                incoming.params.require_checked()?;
-                Ok(respond_error(RpcError::UnknownMethod { method: Some(method.to_owned()) }))
-            }
         }
     }
 
-    fn dispatch_notification(
+    fn handle_notification(
         &mut self,
         method: &str,
         params: RawParams<'_>,
@@ -363,16 +260,14 @@ impl<A: Agent> AgentDispatcher<A> {
             return Ok(Some(Box::pin(async move { agent.cancel(cancel, client).await })));
         }
         if method == AGENT_METHOD_NAMES.mcp_message {
-            let Ok(notification) = params.parse_with(MessageMcpNotification::from_json)? else {
-                return Ok(None);
-            };
-            return Ok(Some(Box::pin(async move { agent.mcp_notification(notification, client).await })));
+            return handle_notification(params, |notification| async move {
+                agent.mcp_notification(notification, client).await
+            });
         }
         if method == FilesChangedNotification::METHOD {
-            let Ok(notification) = params.parse_with(FilesChangedNotification::from_json)? else {
-                return Ok(None);
-            };
-            return Ok(Some(Box::pin(async move { agent.files_changed(notification, client).await })));
+            return handle_notification(params, |notification| async move {
+                agent.files_changed(notification, client).await
+            });
         }
         if is_extension(method) {
             let notification = ExtNotification::new(method, to_raw_params(params)?);
@@ -380,28 +275,6 @@ impl<A: Agent> AgentDispatcher<A> {
         }
         // A notification that is neither defined nor an extension is ignored, as the protocol requires.
         params.require_checked().map(|_| None)
-    }
-}
-
-impl<A: Agent> Service for AgentDispatcher<A> {
-    fn handle_request(
-        &mut self,
-        incoming: IncomingRequest<'_>,
-    ) -> Result<ServiceResponse, UncheckedParamsError> {
-        let IncomingRequest { method, params, .. } = incoming;
-        let answer = self.dispatch_request(incoming)?;
-        self.agent.inspect(method, params.text());
-        Ok(answer)
-    }
-
-    fn handle_notification(
-        &mut self,
-        method: &str,
-        params: RawParams<'_>,
-    ) -> Result<Option<BoxFuture<'static, ()>>, UncheckedParamsError> {
-        let handler = self.dispatch_notification(method, params)?;
-        self.agent.inspect(method, params.text());
-        Ok(handler)
     }
 
     fn handle_violation(&mut self, violation: RpcViolation) {

@@ -13,8 +13,7 @@ use tokio::task::JoinHandle;
 
 use crate::agent::handle::AgentHandle;
 use crate::client::Client;
-use crate::connect::{attach_client, connect_client_recorded};
-use crate::driver::Driver;
+use crate::connect::connect_client_eagerly;
 use crate::limits::ConnectionLimits;
 use crate::stream::eager_reader::EagerReader;
 use crate::stream::recorder::WireRecorder;
@@ -132,19 +131,13 @@ pub fn spawn_agent_recorded<C: Client>(
     widen_pipe(&stdin);
     widen_pipe(&stdout);
     let stderr = StreamTail::spawn(stderr);
-    let (agent, serve_task) = match recorder {
-        None => {
-            let eager_reader = stdout.as_fd().try_clone_to_owned().ok().map(EagerReader::new);
-            let (caller, driver) = Driver::new(stdout, stdin, limits);
-            let (agent, serve_task) = attach_client(client, (caller, driver.with_eager_reader(eager_reader)));
-            (agent, tokio::spawn(serve_task))
-        }
-        // An eager reader on the pipe itself would bypass the recorder.
-        Some(recorder) => {
-            let (agent, serve_task) = connect_client_recorded(client, stdout, stdin, limits, recorder);
-            (agent, tokio::spawn(serve_task))
-        }
+    // An eager reader on the pipe itself would bypass the recorder.
+    let eager_reader = match recorder {
+        None => stdout.as_fd().try_clone_to_owned().ok().map(EagerReader::new),
+        Some(_) => None,
     };
+    let (agent, serve_task) = connect_client_eagerly(client, stdout, stdin, limits, recorder, eager_reader);
+    let serve_task = tokio::spawn(serve_task);
     let process = AgentProcess { child, process_group: group, agent: agent.clone(), serve_task, stderr };
     Ok((agent, process))
 }

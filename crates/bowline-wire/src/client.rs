@@ -6,29 +6,26 @@ use std::future::{Future, ready};
 use std::sync::Arc;
 
 use agent_client_protocol_schema::v1::{
-    CLIENT_METHOD_NAMES, CompleteElicitationNotification, CreateElicitationRequest,
-    CreateElicitationResponse, CreateTerminalRequest, CreateTerminalResponse, Error, ExtNotification,
-    ExtRequest, ExtResponse, KillTerminalRequest, KillTerminalResponse, MessageMcpRequest,
-    MessageMcpResponse, ReadTextFileRequest, ReadTextFileResponse, ReleaseTerminalRequest,
-    ReleaseTerminalResponse, RequestPermissionRequest, RequestPermissionResponse, SessionId,
-    SessionNotification, TerminalOutputRequest, TerminalOutputResponse, WaitForTerminalExitRequest,
-    WaitForTerminalExitResponse, WriteTextFileRequest, WriteTextFileResponse,
+    CLIENT_METHOD_NAMES, CompleteElicitationNotification, CreateElicitationRequest, CreateTerminalRequest,
+    Error, ExtNotification, ExtRequest, ExtResponse, KillTerminalRequest, MessageMcpRequest,
+    ReadTextFileRequest, ReleaseTerminalRequest, RequestPermissionRequest, RequestPermissionResponse,
+    SessionId, SessionNotification, TerminalOutputRequest, WaitForTerminalExitRequest, WriteTextFileRequest,
 };
 use bowline_protocol::capabilities::ClientMethod;
 use bowline_protocol::file_extension::{
-    BatchFilesRequest, BatchFilesResponse, ListDirectoryRequest, ListDirectoryResponse, ReadFileRequest,
-    ReadFileResponse, StatFileRequest, StatFileResponse, UnwatchFilesRequest, UnwatchFilesResponse,
-    WatchFilesRequest, WatchFilesResponse, WriteFileRequest, WriteFileResponse,
+    BatchFilesRequest, ListDirectoryRequest, ReadFileRequest, StatFileRequest, UnwatchFilesRequest,
+    WatchFilesRequest, WriteFileRequest,
 };
 use bowline_protocol::rpc_error::RpcError;
 use serde_json::value::RawValue;
 
 use crate::agent::handle::AgentHandle;
-use crate::message::methods::{self, RpcNotification, RpcRequest};
+use crate::message::methods::{self, RpcRequest};
 use crate::peer::RpcViolation;
 use crate::service::context::RequestContext;
 use crate::service::dispatch::{
-    handle_request, is_extension, method_not_found, respond_error, respond_raw, to_raw_params,
+    default_handlers, dispatch, handle_notification, handle_request, is_extension, method_not_found,
+    respond_error, respond_raw, to_raw_params,
 };
 use crate::service::{BoxFuture, IncomingRequest, RawParams, Service, ServiceResponse, UncheckedParamsError};
 
@@ -61,76 +58,41 @@ pub trait Client: Send + Sync + 'static {
         ready(())
     }
 
-    /// Reads a text file, including unsaved changes in the editor.
-    fn read_text_file(
-        &self,
-        request: ReadTextFileRequest,
-        cx: ClientContext,
-    ) -> impl Future<Output = Result<ReadTextFileResponse, Error>> + Send {
-        ready(method_not_found(ReadTextFileRequest::METHOD))
-    }
-
-    /// Writes a text file.
-    fn write_text_file(
-        &self,
-        request: WriteTextFileRequest,
-        cx: ClientContext,
-    ) -> impl Future<Output = Result<WriteTextFileResponse, Error>> + Send {
-        ready(method_not_found(WriteTextFileRequest::METHOD))
-    }
-
-    /// Starts a command and returns immediately.
-    fn create_terminal(
-        &self,
-        request: CreateTerminalRequest,
-        cx: ClientContext,
-    ) -> impl Future<Output = Result<CreateTerminalResponse, Error>> + Send {
-        ready(method_not_found(CreateTerminalRequest::METHOD))
-    }
-
-    /// Returns the output of a terminal so far.
-    fn terminal_output(
-        &self,
-        request: TerminalOutputRequest,
-        cx: ClientContext,
-    ) -> impl Future<Output = Result<TerminalOutputResponse, Error>> + Send {
-        ready(method_not_found(TerminalOutputRequest::METHOD))
-    }
-
-    /// Waits until the command of a terminal ends.
-    fn wait_for_terminal_exit(
-        &self,
-        request: WaitForTerminalExitRequest,
-        cx: ClientContext,
-    ) -> impl Future<Output = Result<WaitForTerminalExitResponse, Error>> + Send {
-        ready(method_not_found(WaitForTerminalExitRequest::METHOD))
-    }
-
-    /// Kills the command of a terminal; the terminal stays.
-    fn kill_terminal(
-        &self,
-        request: KillTerminalRequest,
-        cx: ClientContext,
-    ) -> impl Future<Output = Result<KillTerminalResponse, Error>> + Send {
-        ready(method_not_found(KillTerminalRequest::METHOD))
-    }
-
-    /// Kills the command of a terminal if it is running, and releases the terminal.
-    fn release_terminal(
-        &self,
-        request: ReleaseTerminalRequest,
-        cx: ClientContext,
-    ) -> impl Future<Output = Result<ReleaseTerminalResponse, Error>> + Send {
-        ready(method_not_found(ReleaseTerminalRequest::METHOD))
-    }
-
-    /// Asks the user to fill in a form or to visit a page.
-    fn create_elicitation(
-        &self,
-        request: CreateElicitationRequest,
-        cx: ClientContext,
-    ) -> impl Future<Output = Result<CreateElicitationResponse, Error>> + Send {
-        ready(method_not_found(CreateElicitationRequest::METHOD))
+    default_handlers! {
+        ClientContext;
+        /// Reads a text file, including unsaved changes in the editor.
+        read_text_file(ReadTextFileRequest);
+        /// Writes a text file.
+        write_text_file(WriteTextFileRequest);
+        /// Starts a command and returns immediately.
+        create_terminal(CreateTerminalRequest);
+        /// Returns the output of a terminal so far.
+        terminal_output(TerminalOutputRequest);
+        /// Waits until the command of a terminal ends.
+        wait_for_terminal_exit(WaitForTerminalExitRequest);
+        /// Kills the command of a terminal; the terminal stays.
+        kill_terminal(KillTerminalRequest);
+        /// Kills the command of a terminal if it is running, and releases the terminal.
+        release_terminal(ReleaseTerminalRequest);
+        /// Asks the user to fill in a form or to visit a page.
+        create_elicitation(CreateElicitationRequest);
+        /// Answers a message to an MCP server that this client serves over the connection itself, as announced when it
+        /// opened the session.
+        mcp_message(MessageMcpRequest);
+        /// Lists a directory. This and the following six methods are the file extension `_bowline/fs`.
+        list_directory(ListDirectoryRequest);
+        /// Returns the metadata of a path.
+        stat_file(StatFileRequest);
+        /// Reads a file as text or bytes, including unsaved changes in the editor.
+        read_file(ReadFileRequest);
+        /// Writes a file, or a part of it, as text or bytes.
+        write_file(WriteFileRequest);
+        /// Runs several file operations, all or none.
+        batch_files(BatchFilesRequest);
+        /// Starts to report changes by [`AgentHandle::notify_files_changed`].
+        watch_files(WatchFilesRequest);
+        /// Stops reporting changes.
+        unwatch_files(UnwatchFilesRequest);
     }
 
     /// Handles the end of an elicitation by URL.
@@ -140,79 +102,6 @@ pub trait Client: Send + Sync + 'static {
         agent: AgentHandle,
     ) -> impl Future<Output = ()> + Send {
         ready(())
-    }
-
-    /// Answers a message to an MCP server that this client serves over the connection itself, as announced when it
-    /// opened the session.
-    fn mcp_message(
-        &self,
-        request: MessageMcpRequest,
-        cx: ClientContext,
-    ) -> impl Future<Output = Result<MessageMcpResponse, Error>> + Send {
-        ready(method_not_found(MessageMcpRequest::METHOD))
-    }
-
-    /// Lists a directory. This and the following six methods are the file extension `_bowline/fs`.
-    fn list_directory(
-        &self,
-        request: ListDirectoryRequest,
-        cx: ClientContext,
-    ) -> impl Future<Output = Result<ListDirectoryResponse, Error>> + Send {
-        ready(method_not_found(ListDirectoryRequest::METHOD))
-    }
-
-    /// Returns the metadata of a path.
-    fn stat_file(
-        &self,
-        request: StatFileRequest,
-        cx: ClientContext,
-    ) -> impl Future<Output = Result<StatFileResponse, Error>> + Send {
-        ready(method_not_found(StatFileRequest::METHOD))
-    }
-
-    /// Reads a file as text or bytes, including unsaved changes in the editor.
-    fn read_file(
-        &self,
-        request: ReadFileRequest,
-        cx: ClientContext,
-    ) -> impl Future<Output = Result<ReadFileResponse, Error>> + Send {
-        ready(method_not_found(ReadFileRequest::METHOD))
-    }
-
-    /// Writes a file, or a part of it, as text or bytes.
-    fn write_file(
-        &self,
-        request: WriteFileRequest,
-        cx: ClientContext,
-    ) -> impl Future<Output = Result<WriteFileResponse, Error>> + Send {
-        ready(method_not_found(WriteFileRequest::METHOD))
-    }
-
-    /// Runs several file operations, all or none.
-    fn batch_files(
-        &self,
-        request: BatchFilesRequest,
-        cx: ClientContext,
-    ) -> impl Future<Output = Result<BatchFilesResponse, Error>> + Send {
-        ready(method_not_found(BatchFilesRequest::METHOD))
-    }
-
-    /// Starts to report changes by [`AgentHandle::notify_files_changed`].
-    fn watch_files(
-        &self,
-        request: WatchFilesRequest,
-        cx: ClientContext,
-    ) -> impl Future<Output = Result<WatchFilesResponse, Error>> + Send {
-        ready(method_not_found(WatchFilesRequest::METHOD))
-    }
-
-    /// Stops reporting changes.
-    fn unwatch_files(
-        &self,
-        request: UnwatchFilesRequest,
-        cx: ClientContext,
-    ) -> impl Future<Output = Result<UnwatchFilesResponse, Error>> + Send {
-        ready(method_not_found(UnwatchFilesRequest::METHOD))
     }
 
     /// Answers another extension method; its name starts with `_`.
@@ -232,11 +121,6 @@ pub trait Client: Send + Sync + 'static {
     ) -> impl Future<Output = ()> + Send {
         ready(())
     }
-
-    /// Inspects the raw params of every readable request and notification of the agent, before its handler runs; `{}`
-    /// if there are none. They still contain fields unknown to the schema. This runs on the connection's task and
-    /// should be quick.
-    fn inspect(&self, method: &str, params: &str) {}
 
     /// Handles a protocol violation by the agent. Any possible answer has already been sent.
     fn on_violation(&self, violation: RpcViolation) {}
@@ -310,84 +194,42 @@ impl<C: Client> ClientDispatcher<C> {
     }
 }
 
-/// Passes a request to the client's method for it, if that method was advertised.
-macro_rules! handle {
-    ($service:expr, $incoming:expr, $gate:ident, $request:ty, $method:ident) => {
-        $service.call(ClientMethod::$gate, $incoming, |client, request: $request, cx| async move {
-            client.$method(request, cx).await
-        })
-    };
-}
-
-impl<C: Client> ClientDispatcher<C> {
-    /// Dispatches a request to the client's method for it.
-    fn dispatch_request(
+impl<C: Client> Service for ClientDispatcher<C> {
+    fn handle_request(
         &mut self,
         incoming: IncomingRequest<'_>,
     ) -> Result<ServiceResponse, UncheckedParamsError> {
-        match incoming.method {
-            ReadTextFileRequest::METHOD => {
-                handle!(self, incoming, ReadTextFile, ReadTextFileRequest, read_text_file)
-            }
-            WriteTextFileRequest::METHOD => {
-                handle!(self, incoming, WriteTextFile, WriteTextFileRequest, write_text_file)
-            }
-            RequestPermissionRequest::METHOD => {
-                handle!(self, incoming, RequestPermission, RequestPermissionRequest, request_permission)
-            }
-            CreateTerminalRequest::METHOD => {
-                handle!(self, incoming, CreateTerminal, CreateTerminalRequest, create_terminal)
-            }
-            TerminalOutputRequest::METHOD => {
-                handle!(self, incoming, TerminalOutput, TerminalOutputRequest, terminal_output)
-            }
-            WaitForTerminalExitRequest::METHOD => {
-                handle!(
-                    self,
-                    incoming,
-                    WaitForTerminalExit,
-                    WaitForTerminalExitRequest,
-                    wait_for_terminal_exit
-                )
-            }
-            KillTerminalRequest::METHOD => {
-                handle!(self, incoming, KillTerminal, KillTerminalRequest, kill_terminal)
-            }
-            ReleaseTerminalRequest::METHOD => {
-                handle!(self, incoming, ReleaseTerminal, ReleaseTerminalRequest, release_terminal)
+        dispatch! {
+            self.client, agent, incoming
+            {
+                ReadTextFileRequest => read_text_file, ClientMethod::ReadTextFile;
+                WriteTextFileRequest => write_text_file, ClientMethod::WriteTextFile;
+                RequestPermissionRequest => request_permission, ClientMethod::RequestPermission;
+                CreateTerminalRequest => create_terminal, ClientMethod::CreateTerminal;
+                TerminalOutputRequest => terminal_output, ClientMethod::TerminalOutput;
+                WaitForTerminalExitRequest => wait_for_terminal_exit, ClientMethod::WaitForTerminalExit;
+                KillTerminalRequest => kill_terminal, ClientMethod::KillTerminal;
+                ReleaseTerminalRequest => release_terminal, ClientMethod::ReleaseTerminal;
+                ListDirectoryRequest => list_directory, ClientMethod::ListDirectory;
+                StatFileRequest => stat_file, ClientMethod::StatFile;
+                ReadFileRequest => read_file, ClientMethod::ReadFile;
+                WriteFileRequest => write_file, ClientMethod::WriteFile;
+                BatchFilesRequest => batch_files, ClientMethod::BatchFiles;
+                WatchFilesRequest => watch_files, ClientMethod::WatchFiles;
+                UnwatchFilesRequest => unwatch_files, ClientMethod::UnwatchFiles;
             }
             CreateElicitationRequest::METHOD => self.dispatch_elicitation(incoming),
-            ListDirectoryRequest::METHOD => {
-                handle!(self, incoming, ListDirectory, ListDirectoryRequest, list_directory)
-            }
-            StatFileRequest::METHOD => handle!(self, incoming, StatFile, StatFileRequest, stat_file),
-            ReadFileRequest::METHOD => handle!(self, incoming, ReadFile, ReadFileRequest, read_file),
-            WriteFileRequest::METHOD => handle!(self, incoming, WriteFile, WriteFileRequest, write_file),
-            BatchFilesRequest::METHOD => handle!(self, incoming, BatchFiles, BatchFilesRequest, batch_files),
-            WatchFilesRequest::METHOD => handle!(self, incoming, WatchFiles, WatchFilesRequest, watch_files),
-            UnwatchFilesRequest::METHOD => {
-                handle!(self, incoming, UnwatchFiles, UnwatchFilesRequest, unwatch_files)
-            }
+            // The client announced the server itself.
             MessageMcpRequest::METHOD => {
                 let client = Arc::clone(&self.client);
                 let (params, cx) = RequestContext::from_request(incoming, self.agent.clone());
                 handle_request(params, |request| async move { client.mcp_message(request, cx).await })
             }
-            method if is_extension(method) => {
-                let client = Arc::clone(&self.client);
-                let (params, cx) = RequestContext::from_request(incoming, self.agent.clone());
-                let request = ExtRequest::new(method, to_raw_params(params)?);
-                Ok(respond_raw(async move { client.ext_request(request, cx).await }))
-            }
-            method => {
-                incoming.params.require_checked()?;
-                Ok(respond_error(RpcError::UnknownMethod { method: Some(method.to_owned()) }))
-            }
         }
     }
 
-    fn dispatch_notification(
-        &self,
+    fn handle_notification(
+        &mut self,
         method: &str,
         params: RawParams<'_>,
     ) -> Result<Option<BoxFuture<'static, ()>>, UncheckedParamsError> {
@@ -396,10 +238,9 @@ impl<C: Client> ClientDispatcher<C> {
         }
         let (client, agent) = (Arc::clone(&self.client), self.agent.clone());
         if method == CLIENT_METHOD_NAMES.elicitation_complete {
-            let Ok(notification) = params.parse_with(CompleteElicitationNotification::from_json)? else {
-                return Ok(None);
-            };
-            return Ok(Some(Box::pin(async move { client.complete_elicitation(notification, agent).await })));
+            return handle_notification(params, |notification| async move {
+                client.complete_elicitation(notification, agent).await
+            });
         }
         if is_extension(method) {
             let notification = ExtNotification::new(method, to_raw_params(params)?);
@@ -407,28 +248,6 @@ impl<C: Client> ClientDispatcher<C> {
         }
         // A notification that is neither defined nor an extension is ignored, as the protocol requires.
         params.require_checked().map(|_| None)
-    }
-}
-
-impl<C: Client> Service for ClientDispatcher<C> {
-    fn handle_request(
-        &mut self,
-        incoming: IncomingRequest<'_>,
-    ) -> Result<ServiceResponse, UncheckedParamsError> {
-        let IncomingRequest { method, params, .. } = incoming;
-        let answer = self.dispatch_request(incoming)?;
-        self.client.inspect(method, params.text());
-        Ok(answer)
-    }
-
-    fn handle_notification(
-        &mut self,
-        method: &str,
-        params: RawParams<'_>,
-    ) -> Result<Option<BoxFuture<'static, ()>>, UncheckedParamsError> {
-        let handler = self.dispatch_notification(method, params)?;
-        self.client.inspect(method, params.text());
-        Ok(handler)
     }
 
     fn handle_violation(&mut self, violation: RpcViolation) {

@@ -13,6 +13,7 @@ use crate::client::handle::ClientHandle;
 use crate::client::{Client, ClientDispatcher};
 use crate::driver::Driver;
 use crate::limits::ConnectionLimits;
+use crate::stream::eager_reader::EagerReader;
 use crate::stream::recorder::{Direction, RecordedStream, WireRecorder};
 use crate::stream::stdio;
 
@@ -58,16 +59,33 @@ where
     R: AsyncRead + Unpin + Send,
     W: AsyncWrite + Unpin + Send,
 {
-    attach_client(client, Driver::new(reader, writer, limits))
+    connect_client_recorded(client, reader, writer, limits, None)
 }
 
-/// Connects a client to an agent as [`connect_client`] does, with a recorder that receives every message.
+/// Connects a client to an agent as [`connect_client`] does. The recorder, if there is one, receives every message.
 pub fn connect_client_recorded<C, R, W>(
     client: Arc<C>,
     reader: R,
     writer: W,
     limits: ConnectionLimits,
-    recorder: Arc<dyn WireRecorder>,
+    recorder: Option<Arc<dyn WireRecorder>>,
+) -> (AgentHandle, impl Future<Output = io::Result<()>> + Send)
+where
+    C: Client,
+    R: AsyncRead + Unpin + Send,
+    W: AsyncWrite + Unpin + Send,
+{
+    connect_client_eagerly(client, reader, writer, limits, recorder, None)
+}
+
+/// Connects a client to an agent. The connection polls for answers with the eager reader before it waits for them.
+pub(crate) fn connect_client_eagerly<C, R, W>(
+    client: Arc<C>,
+    reader: R,
+    writer: W,
+    limits: ConnectionLimits,
+    recorder: Option<Arc<dyn WireRecorder>>,
+    eager_reader: Option<EagerReader>,
 ) -> (AgentHandle, impl Future<Output = io::Result<()>> + Send)
 where
     C: Client,
@@ -76,21 +94,10 @@ where
 {
     let reader = RecordedStream::new(reader, recorder.clone(), Direction::Received, limits.max_line);
     let writer = RecordedStream::new(writer, recorder, Direction::Sent, limits.max_line);
-    attach_client(client, Driver::new(reader, writer, limits))
-}
-
-pub(crate) fn attach_client<C, R, W>(
-    client: Arc<C>,
-    (caller, driver): (Caller, Driver<R, W>),
-) -> (AgentHandle, impl Future<Output = io::Result<()>> + Send)
-where
-    C: Client,
-    R: AsyncRead + Unpin + Send,
-    W: AsyncWrite + Unpin + Send,
-{
+    let (caller, driver) = Driver::new(reader, writer, limits);
     let agent = AgentHandle::new(caller);
     let service = ClientDispatcher::new(client, agent.clone());
-    (agent, driver.run(service))
+    (agent, driver.with_eager_reader(eager_reader).run(service))
 }
 
 /// Runs an agent on stdin and stdout until the client closes stdin. Nothing else may write to stdout.

@@ -8,8 +8,8 @@ pub use futures_util::future::BoxFuture;
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Weak};
 use std::task::{Context, Poll};
 
 use agent_client_protocol_schema::v1::{Error, RequestId};
@@ -137,12 +137,6 @@ pub struct CancelSignal {
     state: Arc<CancelSignalState>,
 }
 
-/// A signal that does not keep its request alive.
-#[derive(Debug, Clone)]
-pub(crate) struct WeakCancelSignal {
-    state: Weak<CancelSignalState>,
-}
-
 #[derive(Debug, Default)]
 struct CancelSignalState {
     is_fired: AtomicBool,
@@ -186,22 +180,16 @@ impl CancelSignal {
         }
     }
 
+    pub(crate) fn is_answered(&self) -> bool {
+        self.state.is_answered.load(Ordering::Acquire)
+    }
+
     /// Waits until the request is answered.
     pub(crate) async fn answered(&self) {
         let notified = self.state.answer_waiters.notified();
-        if !self.state.is_answered.load(Ordering::Acquire) {
+        if !self.is_answered() {
             notified.await;
         }
-    }
-
-    pub(crate) fn downgrade(&self) -> WeakCancelSignal {
-        WeakCancelSignal { state: Arc::downgrade(&self.state) }
-    }
-}
-
-impl WeakCancelSignal {
-    pub(crate) fn upgrade(&self) -> Option<CancelSignal> {
-        self.state.upgrade().map(|state| CancelSignal { state })
     }
 }
 

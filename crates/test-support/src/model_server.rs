@@ -4,18 +4,14 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::Result;
 use serde_json::{Value, json};
-use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 
 use crate::background_runtime::BackgroundRuntime;
+use crate::scripted_http::HttpExchange;
 
 mod replies;
-
-/// The maximum size of a request's body, and of a line of its head, in bytes.
-const MAX_BODY_BYTES: u64 = 16 << 20;
-const MAX_LINE_BYTES: u64 = 64 << 10;
 
 /// The model's name, for agents that can be configured with one.
 pub const MODEL: &str = "scripted";
@@ -141,41 +137,10 @@ impl ModelServer {
 
 /// Serves one request of one connection.
 async fn serve_request(stream: TcpStream, state: &Mutex<State>) -> Result<()> {
-    let (reader, mut writer) = stream.into_split();
-    let mut reader = BufReader::new(reader);
-    let request = read_line(&mut reader).await?;
-    let path = request.split(' ').nth(1).context("no path")?.to_owned();
-    let mut length = 0;
-    loop {
-        let header = read_line(&mut reader).await?;
-        if header.is_empty() {
-            break;
-        }
-        if let Some((name, value)) = header.split_once(':')
-            && name.eq_ignore_ascii_case("content-length")
-        {
-            length = value.trim().parse()?;
-        }
-    }
-    ensure!(length <= MAX_BODY_BYTES, "{length} bytes are too many");
-    let mut body = Vec::new();
-    reader.take(length).read_to_end(&mut body).await?;
-    let body = serde_json::from_slice(&body).unwrap_or(Value::Null);
-    let (kind, answer) = answer_request(&path, body, state);
-    let head = format!(
-        "HTTP/1.1 200 OK\r\ncontent-type: {kind}\r\ncontent-length: {}\r\nconnection: close\r\n\r\n",
-        answer.len()
-    );
-    writer.write_all(head.as_bytes()).await?;
-    writer.write_all(answer.as_bytes()).await?;
-    Ok(writer.shutdown().await?)
-}
-
-async fn read_line(reader: &mut (impl AsyncBufReadExt + Unpin)) -> Result<String> {
-    let mut line = String::new();
-    reader.take(MAX_LINE_BYTES).read_line(&mut line).await?;
-    ensure!(line.ends_with('\n'), "the request was cut");
-    Ok(line.trim_end().to_owned())
+    let exchange = HttpExchange::read(stream).await?;
+    let body = exchange.json().unwrap_or(Value::Null);
+    let (kind, answer) = answer_request(&exchange.path, body, state);
+    exchange.respond(200, &[("content-type", kind)], &answer).await
 }
 
 /// Returns a response and its content type. Only requests of the conversation consume the script; auxiliary requests,

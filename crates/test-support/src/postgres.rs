@@ -83,13 +83,8 @@ impl TestPostgres {
             port: PORT,
         };
         let mut initialize = server.command("initdb");
-        initialize.args([
-            "--username=postgres",
-            "--auth=trust",
-            "--encoding=UTF8",
-            "--locale=C",
-            "--no-sync",
-        ]);
+        initialize
+            .args(["--username=postgres", "--auth=trust", "--encoding=UTF8", "--locale=C", "--no-sync"]);
         let output = initialize.arg("--pgdata").arg(server.data()).output().unwrap();
         assert!(output.status.success(), "{output:?}");
         server.launch();

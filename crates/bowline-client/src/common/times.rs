@@ -101,11 +101,7 @@ mod tests {
         let zone = chrono::FixedOffset::east_opt(2 * 3600).unwrap();
         let mut output = String::new();
         for text in [
-            "2h",
-            "7d",
-            "2026-03-01",
-            "2026-03-01T09:00:00",
-            "2026-03-01T09:00:00Z",
+            "2h", "7d", "2026-03-01", "2026-03-01T09:00:00", "2026-03-01T09:00:00Z",
             "2026-03-01T09:00:00+01:00",
         ] {
             output +=

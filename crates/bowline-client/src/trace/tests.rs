@@ -38,16 +38,7 @@ fn a_trace_replaces_traces_alone() {
         Err(error) => format!("{error:?}").replace(&base.display().to_string(), "$BASE"),
     };
     let names = [
-        "new",
-        "old",
-        "trace",
-        "empty",
-        "precious",
-        "link",
-        "project/t",
-        "way/t",
-        "project/../b",
-        "none/t",
+        "new", "old", "trace", "empty", "precious", "link", "project/t", "way/t", "project/../b", "none/t",
         ".",
     ];
     let output: String = names.iter().map(|name| format!("{name}: {}\n", begin(name))).collect();

@@ -8,13 +8,7 @@ use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 
 /// Headers that belong to the protocol or to HTTP itself.
 const RESERVED_HEADERS: [&str; 8] = [
-    "accept",
-    "connection",
-    "content-length",
-    "content-type",
-    "host",
-    "last-event-id",
-    "mcp-session-id",
+    "accept", "connection", "content-length", "content-type", "host", "last-event-id", "mcp-session-id",
     "transfer-encoding",
 ];
 

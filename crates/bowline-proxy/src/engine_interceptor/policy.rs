@@ -286,25 +286,8 @@ type Members = HashMap<String, IgnoredAny>;
 /// Returns whether the params, or one of their operations, have a member that some parsers take for one that is judged.
 fn has_lookalikes(line: &[u8]) -> bool {
     const NAMES: [&str; 20] = [
-        "sessionId",
-        "path",
-        "content",
-        "command",
-        "args",
-        "env",
-        "cwd",
-        "operations",
-        "op",
-        "from",
-        "to",
-        "data",
-        "encoding",
-        "mode",
-        "position",
-        "createOnly",
-        "createParents",
-        "overwrite",
-        "recursive",
+        "sessionId", "path", "content", "command", "args", "env", "cwd", "operations", "op", "from", "to",
+        "data", "encoding", "mode", "position", "createOnly", "createParents", "overwrite", "recursive",
         "parents",
     ];
     #[derive(Deserialize)]

@@ -12,6 +12,7 @@
 use std::time::Duration;
 
 use bowline_protocol::file_extension::{FileCapabilities, FileError, FileLimits, WATCH_METHOD};
+use bowline_protocol::json_object::object_entry;
 use bowline_protocol::quirks::{PeerRole, Quirk, Workaround};
 use bowline_protocol::relay::{FileRead, Method, ProxySide, parse_params, parse_result};
 use bowline_protocol::rpc_error::RpcError;
@@ -24,7 +25,7 @@ use bowline_wire::message::peek::{PeekedMessage, peek};
 use bowline_wire::{CallError, Caller};
 use bytes::Bytes;
 use serde_json::value::{RawValue, to_raw_value};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
@@ -43,9 +44,9 @@ impl EngineInterceptor {
         capabilities: &ClientCapabilities,
         message: &InterceptedMessage<'_>,
     ) -> InterceptDecision {
-        let InterceptedMessage { from, fact, id, line } = *message;
+        let InterceptedMessage { from, line, .. } = *message;
         if from != ProxySide::Editor {
-            return self.next.intercept(InterceptedMessage { from, fact, id, line });
+            return self.next.intercept(*message);
         }
         let request: Option<InitializeRequest> = parse_params(line);
         let name = request.and_then(|request| request.client_info).map(|info| info.name);
@@ -61,10 +62,10 @@ impl EngineInterceptor {
         let replacement =
             (change != CapabilityChange::default()).then(|| change_capabilities(line, change)).flatten();
         let Some(replacement) = replacement else {
-            return self.next.intercept(InterceptedMessage { from, fact, id, line });
+            return self.next.intercept(*message);
         };
         let replacement = Bytes::from(replacement);
-        match self.next.intercept(InterceptedMessage { from, fact, id, line: &replacement }) {
+        match self.next.intercept(InterceptedMessage { line: &replacement, ..*message }) {
             InterceptDecision::Now(Disposition::Pass) => {
                 InterceptDecision::Now(Disposition::Replace(vec![replacement.to_vec()]))
             }
@@ -284,15 +285,6 @@ fn change_capabilities(line: &[u8], change: CapabilityChange) -> Option<Vec<u8>>
         capabilities.insert("terminal".to_owned(), json!(true));
     }
     Some(message.to_string().into_bytes())
-}
-
-/// Returns an object's field that is an object. Anything else there is replaced.
-fn object_entry<'a>(object: &'a mut Map<String, Value>, name: &str) -> Option<&'a mut Map<String, Value>> {
-    let entry = object.entry(name).or_insert_with(|| json!({}));
-    if !entry.is_object() {
-        *entry = json!({});
-    }
-    entry.as_object_mut()
 }
 
 /// Asks the editor for its text of a file. Returns `None` if the editor does not answer, `Some(None)` if the file is

@@ -25,7 +25,8 @@ use super::*;
 use crate::engine::{
     EditorWriteRequest, FollowedTerminal, JournalledWrite, PermissionRuling, RedoChange, RelayedOperation,
 };
-use crate::interceptor::{BoxFuture, InterceptorChain};
+use crate::inject::ServerInjector;
+use crate::interceptor::BoxFuture;
 use crate::proxy::tests::{EchoService, TestPeer, peer_pair};
 use crate::proxy::{PeerStreams, Proxy, ProxyOptions};
 
@@ -297,7 +298,7 @@ async fn start_harness_with(
         Arc::new(engine.clone()),
         sessions,
         (line.clone(), update_sender, agent_sender),
-        InterceptorChain::default(),
+        None::<ServerInjector>,
     );
     let settings =
         ProxyOptions { canonicalize: options.enforce_policy, max_line: 100 << 10, ..ProxyOptions::default() };

@@ -7,7 +7,6 @@ use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, DuplexStrea
 use tokio::net::UnixStream;
 
 use super::*;
-use crate::interceptor::InterceptorChain;
 use crate::proxy::{PeerStreams, Proxy};
 
 /// The test's side of one end.
@@ -48,7 +47,8 @@ fn peer_pair() -> (TestJsonPeer, PeerStreams) {
 /// Returns a harness with an initialised editor and agent of these capabilities.
 async fn start_harness(editor_capabilities: Value, agent_capabilities: Value) -> InjectHarness {
     let directory = tempfile::tempdir().unwrap();
-    let (inject, service, link) = ServerInjector::new(InjectorOptions {
+    let caller_slot = CallerSlot::default();
+    let options = InjectorOptions {
         transport: None,
         version: "1".to_owned(),
         generate_secret: Box::new(|| Ok("secret".to_owned())),
@@ -59,11 +59,11 @@ async fn start_harness(editor_capabilities: Value, agent_capabilities: Value) ->
         },
         engine_sessions: EngineSessions::default(),
         rules: PolicyStatus::Off,
-    });
+    };
+    let (inject, service, link) = ServerInjector::new(options, caller_slot.clone());
     let ((editor, editor_streams), (agent, agent_streams)) = (peer_pair(), peer_pair());
-    let (caller, proxy) =
-        Proxy::new(InterceptorChain(vec![Box::new(inject)]), service, crate::ProxyOptions::default());
-    link.connect(caller);
+    let (caller, proxy) = Proxy::new(inject, service, crate::ProxyOptions::default());
+    caller_slot.set(caller);
     let agent_exit = async { String::new() };
     let running = tokio::spawn(proxy.run(editor_streams, agent_streams, agent_exit, std::future::pending()));
     let mut harness = InjectHarness { editor, agent, directory, handle: link, running };

@@ -161,7 +161,7 @@ impl ProxyCore {
                 let Some(id) = id.filter(|_| kind == RoutedMessageKind::Request) else { return };
                 self.relay.mark_answered(side_of(from), &id);
                 if from == AGENT {
-                    self.flush_agent_updates();
+                    self.flush_updates(AGENT);
                 }
                 let line = match answer {
                     Ok(result) => {

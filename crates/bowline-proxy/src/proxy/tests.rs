@@ -17,7 +17,7 @@ use tokio::io::{
 use tokio::task::JoinHandle;
 
 use super::*;
-use crate::interceptor::InterceptorChain;
+use crate::inject::ServerInjector;
 
 mod cancel;
 mod flood;
@@ -95,7 +95,7 @@ fn start_proxy_with(
 }
 
 fn start_proxy() -> ProxyHarness {
-    start_proxy_with(InterceptorChain::default(), ProxyOptions::default(), 64 << 10)
+    start_proxy_with(None::<ServerInjector>, ProxyOptions::default(), 64 << 10)
 }
 
 const SESSION_LINES: &[(&str, &str)] = &[
@@ -150,7 +150,7 @@ async fn a_session_passes_byte_for_byte() {
 
 #[tokio::test]
 async fn all_at_once_comes_out_as_it_went_in() {
-    let harness = start_proxy_with(InterceptorChain::default(), ProxyOptions::default(), 1 << 10);
+    let harness = start_proxy_with(None::<ServerInjector>, ProxyOptions::default(), 1 << 10);
     let text = |side: &str| -> String {
         let lines =
             SESSION_LINES.iter().filter(|(from, _)| *from == side).map(|(_, line)| format!("{line}\n"));
@@ -259,7 +259,7 @@ async fn a_flood_to_a_side_that_stalls_is_not_read_and_the_other_way_stays_open(
         let agent_streams =
             PeerStreams { reader: Box::new(EndlessReader(bytes_read.clone(), line)), ..agent_streams };
         let settings = ProxyOptions { max_line: 128 << 10, ..ProxyOptions::default() };
-        let (_caller, proxy) = Proxy::new(InterceptorChain::default(), EchoService, settings);
+        let (_caller, proxy) = Proxy::new(None::<ServerInjector>, EchoService, settings);
         let agent_exit = async { String::new() };
         let running =
             tokio::spawn(proxy.run(editor_streams, agent_streams, agent_exit, std::future::pending()));
@@ -278,7 +278,7 @@ async fn a_flood_to_a_side_that_stalls_is_not_read_and_the_other_way_stays_open(
 #[tokio::test]
 async fn a_line_of_any_length_passes() {
     let settings = ProxyOptions { max_line: 100 << 10, ..ProxyOptions::default() };
-    let mut harness = start_proxy_with(InterceptorChain::default(), settings, 8 << 10);
+    let mut harness = start_proxy_with(None::<ServerInjector>, settings, 8 << 10);
     let line = format!(
         r#"{{"jsonrpc":"2.0","id":1,"method":"session/prompt","params":{{"sessionId":"s","x":"{}"}}}}"#,
         "é".repeat(1 << 20)

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use agent_client_protocol_schema::v1::RequestId;
+use bowline_protocol::json_object::object_entry;
 use bowline_protocol::remote;
 use bowline_text::display::escape_line;
 use serde_json::{Value, json};
@@ -42,15 +43,10 @@ impl Client {
         let mut params = self.initialize.clone().unwrap_or_else(|| json!({}));
         if self.has_extensions
             && let Some(params) = params.as_object_mut()
+            && let Some(meta) = object_entry(params, "_meta")
+            && let Some(bowline) = object_entry(meta, "bowline")
         {
-            let meta = params.entry("_meta").or_insert_with(|| json!({}));
-            if !meta.is_object() {
-                *meta = json!({});
-            }
-            if !meta["bowline"].is_object() {
-                meta["bowline"] = json!({});
-            }
-            meta["bowline"]["resumes"] = json!(old);
+            bowline.insert("resumes".to_owned(), json!(old));
         }
         let id = self.queue_own_request("initialize", &params, None, OwnRequest::Initialize);
         if let Some(request) = self.own_queue.back_mut() {

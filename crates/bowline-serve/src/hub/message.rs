@@ -24,11 +24,7 @@ pub(crate) const OVERLOADED: i64 = -32001;
 const MAX_RECORDED_BYTES: usize = 64 << 10;
 /// The methods whose parameters are recorded. Those of others may be secret.
 const RECORDED_METHODS: [&str; 6] = [
-    "session/prompt",
-    "session/cancel",
-    "session/set_mode",
-    "session/set_model",
-    "session/set_config_option",
+    "session/prompt", "session/cancel", "session/set_mode", "session/set_model", "session/set_config_option",
     "$/cancel_request",
 ];
 /// The longest title made from a prompt, in characters.

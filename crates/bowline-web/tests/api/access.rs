@@ -12,14 +12,8 @@ async fn the_page_runs_only_its_own_files() {
     let page = server.send("GET", "/", &[], "").await;
     let header = |name: &str| page.headers[name].to_str().unwrap().to_owned();
     let names = [
-        "content-type",
-        "cache-control",
-        "content-security-policy",
-        "x-content-type-options",
-        "x-frame-options",
-        "referrer-policy",
-        "permissions-policy",
-        "cross-origin-opener-policy",
+        "content-type", "cache-control", "content-security-policy", "x-content-type-options",
+        "x-frame-options", "referrer-policy", "permissions-policy", "cross-origin-opener-policy",
     ];
     let headers: String = names.iter().map(|name| format!("{name}: {}\n", header(name))).collect();
     expect![[r#"

@@ -4,13 +4,12 @@ use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
 use agent_client_protocol_schema::v1::{
-    AuthenticateRequest, AuthenticateResponse, CancelNotification, CloseSessionRequest, CloseSessionResponse,
-    DeleteSessionRequest, DeleteSessionResponse, ExtNotification, ExtRequest, ExtResponse,
-    ForkSessionRequest, ForkSessionResponse, InitializeRequest, InitializeResponse, ListSessionsRequest,
-    ListSessionsResponse, LoadSessionRequest, LoadSessionResponse, LogoutRequest, LogoutResponse, McpServer,
+    AuthenticateRequest, CancelNotification, CloseSessionRequest, DeleteSessionRequest, ExtNotification,
+    ExtRequest, ExtResponse, ForkSessionRequest, ForkSessionResponse, InitializeRequest, InitializeResponse,
+    ListSessionsRequest, LoadSessionRequest, LoadSessionResponse, LogoutRequest, McpServer,
     MessageMcpNotification, NewSessionRequest, NewSessionResponse, PromptRequest, PromptResponse,
     ResumeSessionRequest, ResumeSessionResponse, SessionId, SetSessionConfigOptionRequest,
-    SetSessionConfigOptionResponse, SetSessionModeRequest, SetSessionModeResponse,
+    SetSessionModeRequest,
 };
 use bowline_protocol::capabilities::version;
 use bowline_protocol::capabilities::{
@@ -20,7 +19,8 @@ use bowline_protocol::file_extension::FilesChangedNotification;
 
 use crate::caller::{CallError, Caller};
 use crate::client::handle::{call_extension, notify_extension};
-use crate::message::methods::{SetSessionModelRequest, SetSessionModelResponse};
+use crate::message::methods::{RpcRequest, SetSessionModelRequest};
+use crate::service::dispatch::{calls, with_gate};
 
 /// The agent at the other end. Using a capability that it did not advertise fails before anything is sent.
 #[derive(Debug, Clone)]
@@ -49,10 +49,7 @@ impl AgentHandle {
 
     /// Checks that we advertised a method.
     pub(crate) fn check_advertised(&self, method: ClientMethod) -> Result<(), CapabilityError> {
-        match self.inner.advertised.get() {
-            Some(gate) => gate.check(method),
-            None => ClientCapabilityGate::default().check(method),
-        }
+        with_gate(&self.inner.advertised, |gate| gate.check(method))
     }
 
     /// Returns the capabilities that the agent advertised; none before it answered `initialize`.
@@ -66,10 +63,7 @@ impl AgentHandle {
     /// # Errors
     /// Returns the missing capability.
     pub fn check(&self, method: AgentMethod) -> Result<(), CapabilityError> {
-        match self.inner.gate.get() {
-            Some(gate) => gate.check(method),
-            None => AgentCapabilityGate::default().check(method),
-        }
+        with_gate(&self.inner.gate, |gate| gate.check(method))
     }
 
     /// Returns the connection itself, for messages that the protocol does not define.
@@ -97,25 +91,12 @@ impl AgentHandle {
         Ok(response)
     }
 
-    /// Logs in with a method that the agent offered.
-    ///
-    /// # Errors
-    /// Returns a [`CallError`] if the call fails.
-    pub async fn authenticate(
-        &self,
-        request: AuthenticateRequest,
-    ) -> Result<AuthenticateResponse, CallError> {
-        self.check(AgentMethod::Authenticate)?;
-        self.inner.caller.call(&request).await
-    }
-
-    /// Logs out.
-    ///
-    /// # Errors
-    /// Returns a [`CallError`] if the call fails.
-    pub async fn logout(&self, request: LogoutRequest) -> Result<LogoutResponse, CallError> {
-        self.check(AgentMethod::Logout)?;
-        self.inner.caller.call(&request).await
+    calls! {
+        "Returns a [`CallError`] if the call fails.";
+        /// Logs in with a method that the agent offered.
+        authenticate(AuthenticateRequest), AgentMethod::Authenticate;
+        /// Logs out.
+        logout(LogoutRequest), AgentMethod::Logout;
     }
 
     /// Starts a session.
@@ -157,76 +138,20 @@ impl AgentHandle {
         self.inner.caller.call(&request).await
     }
 
-    /// Lists the sessions that the agent has stored.
-    ///
-    /// # Errors
-    /// Returns a [`CallError`] if the call fails.
-    pub async fn list_sessions(
-        &self,
-        request: ListSessionsRequest,
-    ) -> Result<ListSessionsResponse, CallError> {
-        self.check(AgentMethod::ListSessions)?;
-        self.inner.caller.call(&request).await
-    }
-
-    /// Ends a session and everything that runs in it.
-    ///
-    /// # Errors
-    /// Returns a [`CallError`] if the call fails.
-    pub async fn close_session(
-        &self,
-        request: CloseSessionRequest,
-    ) -> Result<CloseSessionResponse, CallError> {
-        self.check(AgentMethod::CloseSession)?;
-        self.inner.caller.call(&request).await
-    }
-
-    /// Deletes a session.
-    ///
-    /// # Errors
-    /// Returns a [`CallError`] if the call fails.
-    pub async fn delete_session(
-        &self,
-        request: DeleteSessionRequest,
-    ) -> Result<DeleteSessionResponse, CallError> {
-        self.check(AgentMethod::DeleteSession)?;
-        self.inner.caller.call(&request).await
-    }
-
-    /// Switches the mode of a session.
-    ///
-    /// # Errors
-    /// Returns a [`CallError`] if the call fails.
-    pub async fn set_session_mode(
-        &self,
-        request: SetSessionModeRequest,
-    ) -> Result<SetSessionModeResponse, CallError> {
-        self.check(AgentMethod::SetMode)?;
-        self.inner.caller.call(&request).await
-    }
-
-    /// Sets a config option of a session.
-    ///
-    /// # Errors
-    /// Returns a [`CallError`] if the call fails.
-    pub async fn set_session_config_option(
-        &self,
-        request: SetSessionConfigOptionRequest,
-    ) -> Result<SetSessionConfigOptionResponse, CallError> {
-        self.check(AgentMethod::SetConfigOption)?;
-        self.inner.caller.call(&request).await
-    }
-
-    /// Switches the model of a session by the older method.
-    ///
-    /// # Errors
-    /// Returns a [`CallError`] if the call fails.
-    pub async fn set_session_model(
-        &self,
-        request: SetSessionModelRequest,
-    ) -> Result<SetSessionModelResponse, CallError> {
-        self.check(AgentMethod::SetMode)?;
-        self.inner.caller.call(&request).await
+    calls! {
+        "Returns a [`CallError`] if the call fails.";
+        /// Lists the sessions that the agent has stored.
+        list_sessions(ListSessionsRequest), AgentMethod::ListSessions;
+        /// Ends a session and everything that runs in it.
+        close_session(CloseSessionRequest), AgentMethod::CloseSession;
+        /// Deletes a session.
+        delete_session(DeleteSessionRequest), AgentMethod::DeleteSession;
+        /// Switches the mode of a session.
+        set_session_mode(SetSessionModeRequest), AgentMethod::SetMode;
+        /// Sets a config option of a session.
+        set_session_config_option(SetSessionConfigOptionRequest), AgentMethod::SetConfigOption;
+        /// Switches the model of a session by the older method.
+        set_session_model(SetSessionModelRequest), AgentMethod::SetMode;
     }
 
     /// Sends a prompt and waits for the end of the turn. Every update of the turn is handled before this returns.

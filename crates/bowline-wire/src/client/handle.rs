@@ -6,21 +6,20 @@ use std::sync::{Arc, OnceLock};
 use agent_client_protocol_schema::v1::{
     CompleteElicitationNotification, CreateElicitationRequest, CreateElicitationResponse,
     CreateTerminalRequest, CreateTerminalResponse, ExtNotification, ExtRequest, ExtResponse, Implementation,
-    KillTerminalRequest, KillTerminalResponse, ReadTextFileRequest, ReadTextFileResponse,
-    ReleaseTerminalRequest, ReleaseTerminalResponse, RequestPermissionRequest, RequestPermissionResponse,
-    SessionId, SessionNotification, TerminalOutputRequest, TerminalOutputResponse,
-    WaitForTerminalExitRequest, WaitForTerminalExitResponse, WriteTextFileRequest, WriteTextFileResponse,
+    KillTerminalRequest, ReadTextFileRequest, ReleaseTerminalRequest, RequestPermissionRequest, SessionId,
+    SessionNotification, TerminalOutputRequest, WaitForTerminalExitRequest, WriteTextFileRequest,
 };
 use bowline_protocol::builders::IntoSessionUpdate;
 use bowline_protocol::capabilities::{CapabilityError, ClientCapabilityGate, ClientMethod};
 use bowline_protocol::file_extension::{
-    BatchFilesRequest, BatchFilesResponse, ListDirectoryRequest, ListDirectoryResponse, ReadFileRequest,
-    ReadFileResponse, StatFileRequest, StatFileResponse, UnwatchFilesRequest, UnwatchFilesResponse,
-    WatchFilesRequest, WatchFilesResponse, WriteFileRequest, WriteFileResponse,
+    BatchFilesRequest, ListDirectoryRequest, ReadFileRequest, StatFileRequest, UnwatchFilesRequest,
+    WatchFilesRequest, WriteFileRequest,
 };
 
 use crate::caller::{CallError, Caller};
 use crate::message::body::JsonBody;
+use crate::message::methods::RpcRequest;
+use crate::service::dispatch::{calls, with_gate};
 
 /// The client at the other end. Using a capability that it did not advertise fails before anything is sent.
 #[derive(Debug, Clone)]
@@ -84,10 +83,7 @@ impl ClientHandle {
     /// # Errors
     /// Returns the missing capability.
     pub fn check(&self, method: ClientMethod) -> Result<(), CapabilityError> {
-        match self.inner.gate.get() {
-            Some(gate) => gate.check(method),
-            None => ClientCapabilityGate::default().check(method),
-        }
+        with_gate(&self.inner.gate, |gate| gate.check(method))
     }
 
     /// Returns the connection itself, for messages that the protocol does not define.
@@ -113,59 +109,28 @@ impl ClientHandle {
     /// # Errors
     /// Fails if the client did not advertise this kind of update, or is gone.
     pub async fn notify_session(&self, notification: &SessionNotification) -> Result<(), CallError> {
-        match self.inner.gate.get() {
-            Some(gate) => gate.check_update(&notification.update)?,
-            None => ClientCapabilityGate::default().check_update(&notification.update)?,
-        }
+        with_gate(&self.inner.gate, |gate| gate.check_update(&notification.update))?;
         self.inner.caller.notify(notification).await
     }
 
-    /// Asks the user for permission.
-    ///
-    /// # Errors
-    /// Returns a [`CallError`] if the call fails. No error is an approval.
-    pub async fn request_permission(
-        &self,
-        request: RequestPermissionRequest,
-    ) -> Result<RequestPermissionResponse, CallError> {
-        self.check(ClientMethod::RequestPermission)?;
-        self.inner.caller.call(&request).await
-    }
-
-    /// Reads a text file, including unsaved changes in the editor.
-    ///
-    /// # Errors
-    /// Returns a [`CallError`] if the call fails.
-    pub async fn read_text_file(
-        &self,
-        request: ReadTextFileRequest,
-    ) -> Result<ReadTextFileResponse, CallError> {
-        self.check(ClientMethod::ReadTextFile)?;
-        self.inner.caller.call(&request).await
-    }
-
-    /// Writes a text file through the editor.
-    ///
-    /// # Errors
-    /// Returns a [`CallError`] if the call fails.
-    pub async fn write_text_file(
-        &self,
-        request: WriteTextFileRequest,
-    ) -> Result<WriteTextFileResponse, CallError> {
-        self.check(ClientMethod::WriteTextFile)?;
-        self.inner.caller.call(&request).await
-    }
-
-    /// Starts a command in a terminal of the user.
-    ///
-    /// # Errors
-    /// Returns a [`CallError`] if the call fails.
-    pub async fn create_terminal(
-        &self,
-        request: CreateTerminalRequest,
-    ) -> Result<CreateTerminalResponse, CallError> {
-        self.check(ClientMethod::CreateTerminal)?;
-        self.inner.caller.call(&request).await
+    calls! {
+        "Returns a [`CallError`] if the call fails.";
+        /// Asks the user for permission. No error is an approval.
+        request_permission(RequestPermissionRequest), ClientMethod::RequestPermission;
+        /// Reads a text file, including unsaved changes in the editor.
+        read_text_file(ReadTextFileRequest), ClientMethod::ReadTextFile;
+        /// Writes a text file through the editor.
+        write_text_file(WriteTextFileRequest), ClientMethod::WriteTextFile;
+        /// Starts a command in a terminal of the user.
+        create_terminal(CreateTerminalRequest), ClientMethod::CreateTerminal;
+        /// Returns the output of a terminal so far.
+        terminal_output(TerminalOutputRequest), ClientMethod::TerminalOutput;
+        /// Waits until the command of a terminal ends.
+        wait_for_terminal_exit(WaitForTerminalExitRequest), ClientMethod::WaitForTerminalExit;
+        /// Kills the command of a terminal. The terminal stays.
+        kill_terminal(KillTerminalRequest), ClientMethod::KillTerminal;
+        /// Releases a terminal.
+        release_terminal(ReleaseTerminalRequest), ClientMethod::ReleaseTerminal;
     }
 
     /// Starts a command. When `abandoned` completes first, the request is cancelled, but a terminal that the client
@@ -180,54 +145,6 @@ impl ClientHandle {
     ) -> Result<CreateTerminalResponse, CallError> {
         self.check(ClientMethod::CreateTerminal)?;
         self.inner.caller.call_until(&request, abandoned).await
-    }
-
-    /// Returns the output of a terminal so far.
-    ///
-    /// # Errors
-    /// Returns a [`CallError`] if the call fails.
-    pub async fn terminal_output(
-        &self,
-        request: TerminalOutputRequest,
-    ) -> Result<TerminalOutputResponse, CallError> {
-        self.check(ClientMethod::TerminalOutput)?;
-        self.inner.caller.call(&request).await
-    }
-
-    /// Waits until the command of a terminal ends.
-    ///
-    /// # Errors
-    /// Returns a [`CallError`] if the call fails.
-    pub async fn wait_for_terminal_exit(
-        &self,
-        request: WaitForTerminalExitRequest,
-    ) -> Result<WaitForTerminalExitResponse, CallError> {
-        self.check(ClientMethod::WaitForTerminalExit)?;
-        self.inner.caller.call(&request).await
-    }
-
-    /// Kills the command of a terminal. The terminal stays.
-    ///
-    /// # Errors
-    /// Returns a [`CallError`] if the call fails.
-    pub async fn kill_terminal(
-        &self,
-        request: KillTerminalRequest,
-    ) -> Result<KillTerminalResponse, CallError> {
-        self.check(ClientMethod::KillTerminal)?;
-        self.inner.caller.call(&request).await
-    }
-
-    /// Releases a terminal.
-    ///
-    /// # Errors
-    /// Returns a [`CallError`] if the call fails.
-    pub async fn release_terminal(
-        &self,
-        request: ReleaseTerminalRequest,
-    ) -> Result<ReleaseTerminalResponse, CallError> {
-        self.check(ClientMethod::ReleaseTerminal)?;
-        self.inner.caller.call(&request).await
     }
 
     /// Asks the user to fill in a form or to visit a page.
@@ -254,73 +171,22 @@ impl ClientHandle {
         self.inner.caller.notify(&notification).await
     }
 
-    /// Lists a directory. This and the following six methods are the file extension `_bowline/fs`.
-    ///
-    /// # Errors
-    /// Returns a [`CallError`] if the call fails; [`CallError::file_error`] has the client's reason.
-    pub async fn list_directory(
-        &self,
-        request: ListDirectoryRequest,
-    ) -> Result<ListDirectoryResponse, CallError> {
-        self.check(ClientMethod::ListDirectory)?;
-        self.inner.caller.call(&request).await
-    }
-
-    /// Returns the metadata of a path.
-    ///
-    /// # Errors
-    /// Returns a [`CallError`] if the call fails; [`CallError::file_error`] has the client's reason.
-    pub async fn stat_file(&self, request: StatFileRequest) -> Result<StatFileResponse, CallError> {
-        self.check(ClientMethod::StatFile)?;
-        self.inner.caller.call(&request).await
-    }
-
-    /// Reads a file as text or bytes, including unsaved changes in the editor.
-    ///
-    /// # Errors
-    /// Returns a [`CallError`] if the call fails; [`CallError::file_error`] has the client's reason.
-    pub async fn read_file(&self, request: ReadFileRequest) -> Result<ReadFileResponse, CallError> {
-        self.check(ClientMethod::ReadFile)?;
-        self.inner.caller.call(&request).await
-    }
-
-    /// Writes a file, or a part of it, as text or bytes.
-    ///
-    /// # Errors
-    /// Returns a [`CallError`] if the call fails; [`CallError::file_error`] has the client's reason.
-    pub async fn write_file(&self, request: WriteFileRequest) -> Result<WriteFileResponse, CallError> {
-        self.check(ClientMethod::WriteFile)?;
-        self.inner.caller.call(&request).await
-    }
-
-    /// Runs several file operations, all or none.
-    ///
-    /// # Errors
-    /// Returns a [`CallError`] if the call fails; [`CallError::batch_error`] has the client's reason.
-    pub async fn batch_files(&self, request: BatchFilesRequest) -> Result<BatchFilesResponse, CallError> {
-        self.check(ClientMethod::BatchFiles)?;
-        self.inner.caller.call(&request).await
-    }
-
-    /// Starts to watch a file or directory. The first changes may arrive before this returns.
-    ///
-    /// # Errors
-    /// Returns a [`CallError`] if the call fails; [`CallError::file_error`] has the client's reason.
-    pub async fn watch_files(&self, request: WatchFilesRequest) -> Result<WatchFilesResponse, CallError> {
-        self.check(ClientMethod::WatchFiles)?;
-        self.inner.caller.call(&request).await
-    }
-
-    /// Ends a watch. Its changes are handled before this returns.
-    ///
-    /// # Errors
-    /// Returns a [`CallError`] if the call fails; [`CallError::file_error`] has the client's reason.
-    pub async fn unwatch_files(
-        &self,
-        request: UnwatchFilesRequest,
-    ) -> Result<UnwatchFilesResponse, CallError> {
-        self.check(ClientMethod::UnwatchFiles)?;
-        self.inner.caller.call(&request).await
+    calls! {
+        "Returns a [`CallError`] if the call fails; its [`CallError::file_error`], or [`CallError::batch_error`] for a batch, has the client's reason.";
+        /// Lists a directory. This and the following six methods are the file extension `_bowline/fs`.
+        list_directory(ListDirectoryRequest), ClientMethod::ListDirectory;
+        /// Returns the metadata of a path.
+        stat_file(StatFileRequest), ClientMethod::StatFile;
+        /// Reads a file as text or bytes, including unsaved changes in the editor.
+        read_file(ReadFileRequest), ClientMethod::ReadFile;
+        /// Writes a file, or a part of it, as text or bytes.
+        write_file(WriteFileRequest), ClientMethod::WriteFile;
+        /// Runs several file operations, all or none.
+        batch_files(BatchFilesRequest), ClientMethod::BatchFiles;
+        /// Starts to watch a file or directory. The first changes may arrive before this returns.
+        watch_files(WatchFilesRequest), ClientMethod::WatchFiles;
+        /// Ends a watch. Its changes are handled before this returns.
+        unwatch_files(UnwatchFilesRequest), ClientMethod::UnwatchFiles;
     }
 
     /// Calls another extension method.

@@ -7,14 +7,14 @@
 //! missing.
 
 use std::borrow::Cow;
-use std::fmt;
 
 use agent_client_protocol_schema::v1::RequestId;
 use serde::Deserialize;
-use serde::de::{Deserializer, IgnoredAny, MapAccess, Visitor};
+use serde::de::{Deserializer, IgnoredAny};
 use serde_json::value::RawValue;
 
 use crate::limits::MAX_ID;
+use crate::message::peek::unescape;
 
 /// A message of the other side, by its kind.
 #[derive(Debug)]
@@ -150,35 +150,42 @@ fn split_plain_string(rest: &str) -> Option<(&str, &str)> {
     Some((string, rest.strip_prefix('"')?))
 }
 
-/// The top level of a message. Members with other names are skipped.
-#[derive(Default)]
+/// The top level of a message. A member that is `null` is present.
+#[derive(Deserialize)]
 struct EnvelopeParts<'a> {
-    version: Option<StringMember<'a>>,
-    id: Option<IdMember>,
-    method: Option<StringMember<'a>>,
+    #[serde(borrow, default, deserialize_with = "deserialize_present")]
+    jsonrpc: Option<&'a RawValue>,
+    #[serde(borrow, default, deserialize_with = "deserialize_present")]
+    id: Option<&'a RawValue>,
+    #[serde(borrow, default, deserialize_with = "deserialize_present")]
+    method: Option<&'a RawValue>,
+    #[serde(borrow, default, deserialize_with = "deserialize_present")]
     params: Option<&'a RawValue>,
+    #[serde(borrow, default, deserialize_with = "deserialize_present")]
     result: Option<&'a RawValue>,
+    #[serde(borrow, default, deserialize_with = "deserialize_present")]
     error: Option<&'a RawValue>,
+}
+
+fn deserialize_present<'de: 'a, 'a, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<&'a RawValue>, D::Error> {
+    Deserialize::deserialize(deserializer).map(Some)
 }
 
 impl<'a> EnvelopeParts<'a> {
     fn into_message(self) -> Result<RpcMessage<'a>, MalformedMessage> {
-        let version = matches!(&self.version, Some(StringMember::Str(version)) if version == "2.0");
-        let id = match self.id {
-            None => None,
-            Some(IdMember::Valid(id)) => Some(id),
-            Some(IdMember::Invalid) => return Err(MalformedMessage::InvalidId),
-        };
-        match (self.method, id, self.result, self.error) {
+        let version = self.jsonrpc.map(parse_string).transpose()?.flatten().is_some_and(|text| text == "2.0");
+        let method = self.method.map(parse_string).transpose()?;
+        let id = self.id.map(parse_id).transpose()?;
+        match (method, id, self.result, self.error) {
             (Some(_), ..) if !version => Err(MalformedMessage::WrongVersion),
-            (Some(StringMember::Other), ..) => Err(MalformedMessage::InvalidMethod),
-            (Some(StringMember::Str(_)), Some(RequestId::Null), None, None) => {
-                Err(MalformedMessage::InvalidId)
-            }
-            (Some(StringMember::Str(method)), Some(id), None, None) => {
+            (Some(None), ..) => Err(MalformedMessage::InvalidMethod),
+            (Some(Some(_)), Some(RequestId::Null), None, None) => Err(MalformedMessage::InvalidId),
+            (Some(Some(method)), Some(id), None, None) => {
                 Ok(RpcMessage::Request { id, method, params: self.params })
             }
-            (Some(StringMember::Str(method)), None, None, None) => {
+            (Some(Some(method)), None, None, None) => {
                 Ok(RpcMessage::Notification { method, params: self.params })
             }
             (None, Some(id), Some(result), None) => Ok(RpcMessage::Response { id, outcome: Ok(result) }),
@@ -197,156 +204,23 @@ impl<'a> EnvelopeParts<'a> {
     }
 }
 
-impl<'de: 'a, 'a> Deserialize<'de> for EnvelopeParts<'a> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct EnvelopeVisitor;
-
-        impl<'de> Visitor<'de> for EnvelopeVisitor {
-            type Value = EnvelopeParts<'de>;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a message")
-            }
-
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<EnvelopeParts<'de>, A::Error> {
-                let mut parts = EnvelopeParts::default();
-                while let Some(key) = map.next_key::<EnvelopeKey>()? {
-                    let is_duplicate = match key {
-                        EnvelopeKey::Version => parts.version.replace(map.next_value()?).is_some(),
-                        EnvelopeKey::Id => parts.id.replace(map.next_value()?).is_some(),
-                        EnvelopeKey::Method => parts.method.replace(map.next_value()?).is_some(),
-                        EnvelopeKey::Params => parts.params.replace(map.next_value()?).is_some(),
-                        EnvelopeKey::Result => parts.result.replace(map.next_value()?).is_some(),
-                        EnvelopeKey::Error => parts.error.replace(map.next_value()?).is_some(),
-                        EnvelopeKey::Other => {
-                            map.next_value::<IgnoredAny>()?;
-                            false
-                        }
-                    };
-                    if is_duplicate {
-                        return Err(serde::de::Error::custom("a member comes twice"));
-                    }
-                }
-                Ok(parts)
-            }
-        }
-
-        deserializer.deserialize_map(EnvelopeVisitor)
-    }
+/// Parses a member that should be a string; returns `None` for any other value.
+fn parse_string(raw: &RawValue) -> Result<Option<Cow<'_, str>>, MalformedMessage> {
+    let value = match raw.get().as_bytes() {
+        text @ [b'"', ..] => unescape(text).map(Some),
+        [b'[' | b'{', ..] => Some(None),
+        // A number may be out of range.
+        text => serde_json::from_slice::<serde_json::Value>(text).ok().map(|_| None),
+    };
+    value.ok_or(MalformedMessage::NotJson)
 }
 
-#[derive(Deserialize)]
-#[serde(field_identifier)]
-enum EnvelopeKey {
-    #[serde(rename = "jsonrpc")]
-    Version,
-    #[serde(rename = "id")]
-    Id,
-    #[serde(rename = "method")]
-    Method,
-    #[serde(rename = "params")]
-    Params,
-    #[serde(rename = "result")]
-    Result,
-    #[serde(rename = "error")]
-    Error,
-    #[serde(other)]
-    Other,
-}
-
-/// A member that should be a string.
-enum StringMember<'a> {
-    Str(Cow<'a, str>),
-    Other,
-}
-
-/// A member that should be an id.
-enum IdMember {
-    Valid(RequestId),
-    Invalid,
-}
-
-/// Parses any JSON value, keeping only strings and integers.
-enum ScalarMember<'a> {
-    Null,
-    Integer(i64),
-    Str(Cow<'a, str>),
-    Other,
-}
-
-impl<'de: 'a, 'a> Deserialize<'de> for StringMember<'a> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        Ok(match ScalarMember::deserialize(deserializer)? {
-            ScalarMember::Str(text) => StringMember::Str(text),
-            ScalarMember::Null | ScalarMember::Integer(_) | ScalarMember::Other => StringMember::Other,
-        })
-    }
-}
-
-impl<'de> Deserialize<'de> for IdMember {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        Ok(match ScalarMember::deserialize(deserializer)? {
-            ScalarMember::Null => IdMember::Valid(RequestId::Null),
-            ScalarMember::Integer(number) => IdMember::Valid(RequestId::Number(number)),
-            ScalarMember::Str(text) if text.len() <= MAX_ID => {
-                IdMember::Valid(RequestId::Str(text.into_owned()))
-            }
-            ScalarMember::Str(_) | ScalarMember::Other => IdMember::Invalid,
-        })
-    }
-}
-
-impl<'de: 'a, 'a> Deserialize<'de> for ScalarMember<'a> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct ScalarVisitor;
-
-        impl<'de> Visitor<'de> for ScalarVisitor {
-            type Value = ScalarMember<'de>;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a value")
-            }
-
-            fn visit_unit<E>(self) -> Result<Self::Value, E> {
-                Ok(ScalarMember::Null)
-            }
-
-            fn visit_bool<E>(self, _: bool) -> Result<Self::Value, E> {
-                Ok(ScalarMember::Other)
-            }
-
-            fn visit_i64<E>(self, number: i64) -> Result<Self::Value, E> {
-                Ok(ScalarMember::Integer(number))
-            }
-
-            fn visit_u64<E>(self, number: u64) -> Result<Self::Value, E> {
-                Ok(i64::try_from(number).map_or(ScalarMember::Other, ScalarMember::Integer))
-            }
-
-            fn visit_f64<E>(self, _: f64) -> Result<Self::Value, E> {
-                Ok(ScalarMember::Other)
-            }
-
-            fn visit_borrowed_str<E>(self, text: &'de str) -> Result<Self::Value, E> {
-                Ok(ScalarMember::Str(Cow::Borrowed(text)))
-            }
-
-            fn visit_str<E>(self, text: &str) -> Result<Self::Value, E> {
-                Ok(ScalarMember::Str(Cow::Owned(text.to_owned())))
-            }
-
-            fn visit_seq<A: serde::de::SeqAccess<'de>>(self, mut seq: A) -> Result<Self::Value, A::Error> {
-                while seq.next_element::<IgnoredAny>()?.is_some() {}
-                Ok(ScalarMember::Other)
-            }
-
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-                while map.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
-                Ok(ScalarMember::Other)
-            }
-        }
-
-        deserializer.deserialize_any(ScalarVisitor)
+fn parse_id(raw: &RawValue) -> Result<RequestId, MalformedMessage> {
+    match parse_string(raw)? {
+        Some(text) if text.len() <= MAX_ID => Ok(RequestId::Str(text.into_owned())),
+        None if raw.get() == "null" => Ok(RequestId::Null),
+        Some(_) => Err(MalformedMessage::InvalidId),
+        None => serde_json::from_str(raw.get()).map(RequestId::Number).or(Err(MalformedMessage::InvalidId)),
     }
 }
 

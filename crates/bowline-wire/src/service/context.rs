@@ -1,9 +1,6 @@
 //! The context of a handler's request.
 
-use std::future::Future;
-
-use agent_client_protocol_schema::v1::{Error, RequestId};
-use bowline_protocol::rpc_error::RpcError;
+use agent_client_protocol_schema::v1::RequestId;
 
 use crate::agent::handle::AgentHandle;
 use crate::client::handle::ClientHandle;
@@ -44,18 +41,6 @@ impl<H> RequestContext<H> {
     /// the answer. Some clients reject messages about a session before the answer that names it.
     pub async fn answered(&self) {
         self.cancel_signal.answered().await;
-    }
-
-    /// Runs a future until it completes or the request is cancelled.
-    ///
-    /// # Errors
-    /// Returns the error -32800 if the request is cancelled first. The future is then dropped.
-    pub async fn until_cancelled<T>(&self, future: impl Future<Output = T>) -> Result<T, Error> {
-        tokio::select! {
-            biased;
-            () = self.cancel_signal.fired() => Err(RpcError::Cancelled.into()),
-            value = future => Ok(value),
-        }
     }
 }
 

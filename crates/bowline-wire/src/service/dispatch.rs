@@ -1,7 +1,7 @@
-//! Conversion between raw params and typed handlers, shared by both ends.
+//! Conversion between raw params and typed handlers, and the methods that are declared by request, shared by both ends.
 
 use std::future::Future;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use agent_client_protocol_schema::v1::{Error, ExtResponse};
 use bowline_protocol::file_extension::FileError;
@@ -9,8 +9,82 @@ use bowline_protocol::rpc_error::RpcError;
 use serde_json::value::RawValue;
 
 use crate::message::body::JsonBody;
-use crate::message::methods::RpcRequest;
-use crate::service::{RawParams, ServiceResponse, UncheckedParamsError};
+use crate::message::methods::{RpcNotification, RpcRequest};
+use crate::service::{BoxFuture, RawParams, ServiceResponse, UncheckedParamsError};
+
+/// Declares methods of a handle that call the other side, if it advertised the method. `$errors` describes their errors.
+macro_rules! calls {
+    ($errors:literal; $($(#[$doc:meta])* $method:ident($request:ident), $advertised:expr;)*) => {
+        $(
+            $(#[$doc])*
+            ///
+            /// # Errors
+            #[doc = $errors]
+            pub async fn $method(
+                &self,
+                request: $request,
+            ) -> Result<<$request as RpcRequest>::Response, CallError> {
+                self.check($advertised)?;
+                self.inner.caller.call(&request).await
+            }
+        )*
+    };
+}
+
+/// Declares handlers of a trait that answer -32601 unless they are implemented.
+macro_rules! default_handlers {
+    ($context:ident; $($(#[$doc:meta])* $method:ident($request:ident);)*) => {
+        $(
+            $(#[$doc])*
+            fn $method(
+                &self,
+                request: $request,
+                cx: $context,
+            ) -> impl Future<Output = Result<<$request as RpcRequest>::Response, Error>> + Send {
+                ready(method_not_found($request::METHOD))
+            }
+        )*
+    };
+}
+
+/// Dispatches a request to its handler, by its method. What follows the braces are arms for other methods; extensions
+/// and unknown methods are the same for both ends.
+macro_rules! dispatch {
+    (
+        $dispatcher:ident.$service:ident, $peer:ident, $incoming:ident
+        { $($request:ident => $method:ident $(, $advertised:expr)?;)* }
+        $($other_arms:tt)*
+    ) => {
+        match $incoming.method {
+            $($request::METHOD => {
+                $dispatcher.call($($advertised,)? $incoming, |service, request: $request, cx| async move {
+                    service.$method(request, cx).await
+                })
+            })*
+            $($other_arms)*
+            method if is_extension(method) => {
+                let service = Arc::clone(&$dispatcher.$service);
+                let (params, cx) = RequestContext::from_request($incoming, $dispatcher.$peer.clone());
+                let request = ExtRequest::new(method, to_raw_params(params)?);
+                Ok(respond_raw(async move { service.ext_request(request, cx).await }))
+            }
+            method => {
+                $incoming.params.require_checked()?;
+                Ok(respond_error(RpcError::UnknownMethod { method: Some(method.to_owned()) }))
+            }
+        }
+    };
+}
+
+pub(crate) use {calls, default_handlers, dispatch};
+
+/// Consults a gate; before `initialize`, the closed one.
+pub(crate) fn with_gate<G: Default, T>(gate: &OnceLock<G>, check: impl FnOnce(&G) -> T) -> T {
+    match gate.get() {
+        Some(gate) => check(gate),
+        None => check(&G::default()),
+    }
+}
 
 /// Parses the params and passes them to `handle`.
 pub(crate) fn handle_request<R, F>(
@@ -29,6 +103,18 @@ where
             ServiceResponse::Ready(Err(error))
         }
     })
+}
+
+/// Parses the params of a notification and passes them to `handle`; ignores invalid ones.
+pub(crate) fn handle_notification<N: RpcNotification, F>(
+    params: RawParams<'_>,
+    handle: impl FnOnce(N) -> F,
+) -> Result<Option<BoxFuture<'static, ()>>, UncheckedParamsError>
+where
+    F: Future<Output = ()> + Send + 'static,
+{
+    let notification = params.parse_with(N::from_json)?.ok();
+    Ok(notification.map(|notification| -> BoxFuture<'static, ()> { Box::pin(handle(notification)) }))
 }
 
 /// Answers with what a handler returns, serialised by a function.

@@ -23,10 +23,10 @@ pub trait WireRecorder: Send + Sync {
     fn record_line(&self, direction: Direction, line: &[u8]);
 }
 
-/// One half of a stream, with a recorder.
+/// One half of a stream, with a recorder if its messages are recorded.
 pub struct RecordedStream<S> {
     stream: S,
-    recorder: Arc<dyn WireRecorder>,
+    recorder: Option<Arc<dyn WireRecorder>>,
     direction: Direction,
     // The start of a line. Invariant: at most `max_line` bytes plus those of one call.
     line: Vec<u8>,
@@ -35,25 +35,31 @@ pub struct RecordedStream<S> {
 
 impl<S> RecordedStream<S> {
     /// Wraps a stream. A line longer than `max_line` is recorded in pieces.
-    pub fn new(stream: S, recorder: Arc<dyn WireRecorder>, direction: Direction, max_line: usize) -> Self {
+    pub fn new(
+        stream: S,
+        recorder: Option<Arc<dyn WireRecorder>>,
+        direction: Direction,
+        max_line: usize,
+    ) -> Self {
         Self { stream, recorder, direction, line: Vec::new(), max_line }
     }
 
     fn record_bytes(&mut self, mut bytes: &[u8]) {
+        let Some(recorder) = &self.recorder else { return };
         while let Some(at) = memchr::memchr(b'\n', bytes) {
             let (end, rest) = (&bytes[..at], &bytes[at + 1..]);
             if self.line.is_empty() {
-                self.recorder.record_line(self.direction, end);
+                recorder.record_line(self.direction, end);
             } else {
                 self.line.extend_from_slice(end);
-                self.recorder.record_line(self.direction, &self.line);
+                recorder.record_line(self.direction, &self.line);
                 self.line = Vec::new();
             }
             bytes = rest;
         }
         self.line.extend_from_slice(bytes);
         if self.line.len() > self.max_line {
-            self.recorder.record_line(self.direction, &self.line);
+            recorder.record_line(self.direction, &self.line);
             self.line = Vec::new();
         }
     }
@@ -61,8 +67,10 @@ impl<S> RecordedStream<S> {
 
 impl<S> Drop for RecordedStream<S> {
     fn drop(&mut self) {
-        if !self.line.is_empty() {
-            self.recorder.record_line(self.direction, &self.line);
+        if let Some(recorder) = &self.recorder
+            && !self.line.is_empty()
+        {
+            recorder.record_line(self.direction, &self.line);
         }
     }
 }

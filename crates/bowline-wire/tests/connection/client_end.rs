@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use bowline_wire::schema::ProtocolVersion;
 use bowline_wire::schema::v1::{
-    ClientCapabilities, Error, FileSystemCapabilities, InitializeRequest, LoadSessionRequest,
-    NewSessionRequest, PromptRequest, ReadTextFileRequest, ReadTextFileResponse, RequestPermissionOutcome,
-    RequestPermissionRequest, RequestPermissionResponse, SessionNotification,
+    ClientCapabilities, Error, ExtNotification, FileSystemCapabilities, InitializeRequest,
+    LoadSessionRequest, NewSessionRequest, PromptRequest, ReadTextFileRequest, ReadTextFileResponse,
+    RequestPermissionOutcome, RequestPermissionRequest, RequestPermissionResponse, SessionNotification,
 };
 use bowline_wire::{
     AgentHandle, CallError, Client, ClientContext, ConnectionLimits, UnknownUpdate, connect_client,
@@ -49,10 +49,8 @@ impl Client for NotingClient {
         Ok(ReadTextFileResponse::new(format!("text of {}", request.path.display())))
     }
 
-    fn inspect(&self, method: &str, params: &str) {
-        if method == "_seen" {
-            self.note(format!("inspect {method} {params}"));
-        }
+    async fn ext_notification(&self, notification: ExtNotification, _: AgentHandle) {
+        self.note(format!("extension {} {}", notification.method, notification.params));
     }
 
     fn on_violation(&self, violation: bowline_wire::peer::RpcViolation) {
@@ -139,7 +137,7 @@ async fn updates_of_a_newer_protocol_are_handed_on_as_they_came() {
             unknown Some(SessionId("s")) Some("agent_message_chunk") {"sessionId":"s","update":{"sessionUpdate":"agent_message_chunk","content":{"type":"smell","of":"roses"}}}
             unknown None None "nonsense"
             update {"sessionUpdate":"tool_call","toolCallId":"t","title":"T"}
-            inspect _seen {"kept": "as it is"}
+            extension _seen {"kept": "as it is"}
         "#]],
     )
     .await;

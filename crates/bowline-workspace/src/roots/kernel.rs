@@ -110,21 +110,8 @@ pub(crate) fn is_system_file_system(handle: BorrowedFd<'_>) -> bool {
     // The numbers are from Linux's `magic.h`: proc, sysfs, debugfs, tracefs, cgroup 1 and 2, securityfs, bpf, pstore,
     // configfs, devpts, efivarfs, binfmt_misc, mqueue, nsfs.
     const SYSTEM_FILE_SYSTEMS: &[u64] = &[
-        0x9fa0,
-        0x6265_6572,
-        0x6462_6720,
-        0x7472_6163,
-        0x27_e0eb,
-        0x6367_7270,
-        0x7363_6673,
-        0xcafe_4a11,
-        0x6165_676c,
-        0x6265_6570,
-        0x1cd1,
-        0xde5e_81e4,
-        0x4249_4e4d,
-        0x1980_0202,
-        0x6e73_6673,
+        0x9fa0, 0x6265_6572, 0x6462_6720, 0x7472_6163, 0x27_e0eb, 0x6367_7270, 0x7363_6673, 0xcafe_4a11,
+        0x6165_676c, 0x6265_6570, 0x1cd1, 0xde5e_81e4, 0x4249_4e4d, 0x1980_0202, 0x6e73_6673,
     ];
     // A file system that cannot be queried is not treated as a project's.
     rustix::fs::fstatfs(handle).map_or(true, |stat| SYSTEM_FILE_SYSTEMS.contains(&(stat.f_type as u64)))

@@ -169,31 +169,8 @@ const fn command_info(
 
 /// Top-level directories of most systems, in lower case: a sentence that begins with one means the directory.
 const ROOT_DIRECTORIES: [&str; 25] = [
-    "applications",
-    "bin",
-    "boot",
-    "data",
-    "dev",
-    "etc",
-    "home",
-    "lib",
-    "lib64",
-    "library",
-    "media",
-    "mnt",
-    "nix",
-    "opt",
-    "proc",
-    "root",
-    "run",
-    "sbin",
-    "srv",
-    "sys",
-    "system",
-    "tmp",
-    "usr",
-    "users",
-    "var",
+    "applications", "bin", "boot", "data", "dev", "etc", "home", "lib", "lib64", "library", "media", "mnt",
+    "nix", "opt", "proc", "root", "run", "sbin", "srv", "sys", "system", "tmp", "usr", "users", "var",
 ];
 
 /// Returns the word after the slash and the rest, if the text begins like a command.

@@ -71,40 +71,13 @@ pub fn is_secret_name(name: &str) -> bool {
 const MAX_NAME_BYTES: usize = 128;
 /// Parts of names that indicate a secret. `PWD` does not: every shell has it, and it is a directory.
 const SECRET_PARTS: &[&str] = &[
-    "auth",
-    "authorization",
-    "bearer",
-    "cookie",
-    "cookies",
-    "cred",
-    "credential",
-    "credentials",
-    "creds",
-    "dsn",
-    "jwt",
-    "key",
-    "keys",
-    "pass",
-    "passphrase",
-    "passwd",
-    "password",
-    "passwords",
-    "pw",
-    "secret",
-    "secrets",
-    "token",
-    "tokens",
+    "auth", "authorization", "bearer", "cookie", "cookies", "cred", "credential", "credentials", "creds",
+    "dsn", "jwt", "key", "keys", "pass", "passphrase", "passwd", "password", "passwords", "pw", "secret",
+    "secrets", "token", "tokens",
 ];
 /// Suffixes of such parts, for names written as one word.
 const SECRET_SUFFIXES: &[&str] = &[
-    "apikey",
-    "accesskey",
-    "authtoken",
-    "accesstoken",
-    "privatekey",
-    "secretkey",
-    "passwd",
-    "password",
+    "apikey", "accesskey", "authtoken", "accesstoken", "privatekey", "secretkey", "passwd", "password",
     "secret",
 ];
 /// Words before a credential in a header.

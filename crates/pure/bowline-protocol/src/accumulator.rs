@@ -38,7 +38,7 @@ mod transcript;
 pub use bounded_list::{EvictionStats, ListLimits};
 pub use compaction::Compaction;
 pub use content::{ContentPiece, StreamedContent};
-pub use snapshot::{SessionEvictions, SessionSnapshot, TimelineEntry, UnrecognisedUpdate};
+pub use snapshot::{SessionEvictions, SessionSnapshot, TimelineEntry};
 pub use tool_calls::ToolCallView;
 pub use transcript::{MessageKind, MessageRef, SessionMessage};
 
@@ -89,8 +89,6 @@ pub struct AccumulatorLimits {
     pub compactions: ListLimits,
     /// Notices; 32 and 256 KiB by default.
     pub notices: ListLimits,
-    /// Updates of unknown kinds, each truncated to 4 KiB; 32 and 256 KiB by default.
-    pub unknown_updates: ListLimits,
 }
 
 impl Default for AccumulatorLimits {
@@ -100,7 +98,6 @@ impl Default for AccumulatorLimits {
             tool_calls: ListLimits { items: 4096, bytes: 64 << 20 },
             compactions: ListLimits { items: 64, bytes: 8 << 20 },
             notices: ListLimits { items: 32, bytes: 256 << 10 },
-            unknown_updates: ListLimits { items: 32, bytes: 256 << 10 },
         }
     }
 }
@@ -140,7 +137,7 @@ pub enum SessionChange {
     CompactionAdded(CompactionId),
     /// A compaction changed.
     CompactionUpdated(CompactionId),
-    /// An update of an unknown kind arrived.
+    /// Nothing: the update is of a kind that is not known here.
     UnknownUpdate,
 }
 
@@ -278,11 +275,6 @@ impl SessionAccumulator {
             Ok(SessionChange::Mode)
         })?;
         Ok(())
-    }
-
-    /// Records an update of a kind that the schema does not know, as a newer agent may send.
-    pub fn record_unknown_update(&mut self, kind: &str, raw: &str) -> SessionChange {
-        Arc::make_mut(&mut self.state).record_unknown_update(kind, raw)
     }
 
     /// Closes the current message, so that the next chunk without an id starts a new one. Call this at the start of a

@@ -13,6 +13,30 @@ use agent_client_protocol_schema::v1::{
 
 use crate::file_extension::{self, FileCapabilities};
 
+/// Declares an enum of methods, with their names on the wire.
+macro_rules! methods {
+    ($(#[$doc:meta])* $name:ident { $($(#[$variant_doc:meta])* $variant:ident = $wire_name:expr,)* }) => {
+        $(#[$doc])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+        pub enum $name {
+            $($(#[$variant_doc])* $variant,)*
+        }
+
+        impl $name {
+            /// Every method, in the order of the variants.
+            pub const ALL: &[Self] = &[$(Self::$variant),*];
+
+            /// Returns the method's name on the wire.
+            #[must_use]
+            pub fn wire_name(self) -> &'static str {
+                match self {
+                    $(Self::$variant => $wire_name,)*
+                }
+            }
+        }
+    };
+}
+
 /// Why a message may not be sent, or is refused by its receiver.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum CapabilityError {
@@ -46,103 +70,51 @@ pub enum CapabilityError {
     },
 }
 
-/// A client method, split where the protocol requires different capabilities.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum ClientMethod {
-    /// `session/update` with an update that every client accepts.
-    Update,
-    /// `session/update` with a notice.
-    Notice,
-    /// `session/update` with a compaction or a chunk of its summary.
-    Compaction,
-    /// `session/request_permission`.
-    RequestPermission,
-    /// `fs/read_text_file`.
-    ReadTextFile,
-    /// `fs/write_text_file`.
-    WriteTextFile,
-    /// `terminal/create`.
-    CreateTerminal,
-    /// `terminal/output`.
-    TerminalOutput,
-    /// `terminal/release`.
-    ReleaseTerminal,
-    /// `terminal/wait_for_exit`.
-    WaitForTerminalExit,
-    /// `terminal/kill`.
-    KillTerminal,
-    /// `elicitation/create` with a form.
-    ElicitForm,
-    /// `elicitation/create` with a URL.
-    ElicitUrl,
-    /// `elicitation/complete`, which ends a URL elicitation.
-    CompleteElicitation,
-    /// `_bowline/fs/list`.
-    ListDirectory,
-    /// `_bowline/fs/stat`.
-    StatFile,
-    /// `_bowline/fs/read`.
-    ReadFile,
-    /// `_bowline/fs/write`.
-    WriteFile,
-    /// `_bowline/fs/batch`.
-    BatchFiles,
-    /// `_bowline/fs/watch`.
-    WatchFiles,
-    /// `_bowline/fs/unwatch`.
-    UnwatchFiles,
-}
-
-impl ClientMethod {
-    /// Every method, in the order of the variants.
-    pub const ALL: [Self; 21] = [
-        Self::Update,
-        Self::Notice,
-        Self::Compaction,
-        Self::RequestPermission,
-        Self::ReadTextFile,
-        Self::WriteTextFile,
-        Self::CreateTerminal,
-        Self::TerminalOutput,
-        Self::ReleaseTerminal,
-        Self::WaitForTerminalExit,
-        Self::KillTerminal,
-        Self::ElicitForm,
-        Self::ElicitUrl,
-        Self::CompleteElicitation,
-        Self::ListDirectory,
-        Self::StatFile,
-        Self::ReadFile,
-        Self::WriteFile,
-        Self::BatchFiles,
-        Self::WatchFiles,
-        Self::UnwatchFiles,
-    ];
-
-    /// Returns the method's name on the wire.
-    #[must_use]
-    pub fn wire_name(self) -> &'static str {
-        let names = CLIENT_METHOD_NAMES;
-        match self {
-            Self::Update | Self::Notice | Self::Compaction => names.session_update,
-            Self::RequestPermission => names.session_request_permission,
-            Self::ReadTextFile => names.fs_read_text_file,
-            Self::WriteTextFile => names.fs_write_text_file,
-            Self::CreateTerminal => names.terminal_create,
-            Self::TerminalOutput => names.terminal_output,
-            Self::ReleaseTerminal => names.terminal_release,
-            Self::WaitForTerminalExit => names.terminal_wait_for_exit,
-            Self::KillTerminal => names.terminal_kill,
-            Self::ElicitForm | Self::ElicitUrl => names.elicitation_create,
-            Self::CompleteElicitation => names.elicitation_complete,
-            Self::ListDirectory => file_extension::LIST_METHOD,
-            Self::StatFile => file_extension::STAT_METHOD,
-            Self::ReadFile => file_extension::READ_METHOD,
-            Self::WriteFile => file_extension::WRITE_METHOD,
-            Self::BatchFiles => file_extension::BATCH_METHOD,
-            Self::WatchFiles => file_extension::WATCH_METHOD,
-            Self::UnwatchFiles => file_extension::UNWATCH_METHOD,
-        }
+methods! {
+    /// A client method, split where the protocol requires different capabilities.
+    ClientMethod {
+        /// `session/update` with an update that every client accepts.
+        Update = CLIENT_METHOD_NAMES.session_update,
+        /// `session/update` with a notice.
+        Notice = CLIENT_METHOD_NAMES.session_update,
+        /// `session/update` with a compaction or a chunk of its summary.
+        Compaction = CLIENT_METHOD_NAMES.session_update,
+        /// `session/request_permission`.
+        RequestPermission = CLIENT_METHOD_NAMES.session_request_permission,
+        /// `fs/read_text_file`.
+        ReadTextFile = CLIENT_METHOD_NAMES.fs_read_text_file,
+        /// `fs/write_text_file`.
+        WriteTextFile = CLIENT_METHOD_NAMES.fs_write_text_file,
+        /// `terminal/create`.
+        CreateTerminal = CLIENT_METHOD_NAMES.terminal_create,
+        /// `terminal/output`.
+        TerminalOutput = CLIENT_METHOD_NAMES.terminal_output,
+        /// `terminal/release`.
+        ReleaseTerminal = CLIENT_METHOD_NAMES.terminal_release,
+        /// `terminal/wait_for_exit`.
+        WaitForTerminalExit = CLIENT_METHOD_NAMES.terminal_wait_for_exit,
+        /// `terminal/kill`.
+        KillTerminal = CLIENT_METHOD_NAMES.terminal_kill,
+        /// `elicitation/create` with a form.
+        ElicitForm = CLIENT_METHOD_NAMES.elicitation_create,
+        /// `elicitation/create` with a URL.
+        ElicitUrl = CLIENT_METHOD_NAMES.elicitation_create,
+        /// `elicitation/complete`, which ends a URL elicitation.
+        CompleteElicitation = CLIENT_METHOD_NAMES.elicitation_complete,
+        /// `_bowline/fs/list`.
+        ListDirectory = file_extension::LIST_METHOD,
+        /// `_bowline/fs/stat`.
+        StatFile = file_extension::STAT_METHOD,
+        /// `_bowline/fs/read`.
+        ReadFile = file_extension::READ_METHOD,
+        /// `_bowline/fs/write`.
+        WriteFile = file_extension::WRITE_METHOD,
+        /// `_bowline/fs/batch`.
+        BatchFiles = file_extension::BATCH_METHOD,
+        /// `_bowline/fs/watch`.
+        WatchFiles = file_extension::WATCH_METHOD,
+        /// `_bowline/fs/unwatch`.
+        UnwatchFiles = file_extension::UNWATCH_METHOD,
     }
 }
 
@@ -176,62 +148,47 @@ impl ClientCapabilityGate {
     /// Returns the capability that is missing.
     pub fn check(&self, method: ClientMethod) -> Result<(), CapabilityError> {
         let name = method.wire_name();
-        let client = self.require_initialized(name)?;
+        let (client, files) = (self.require_initialized(name)?, &self.files);
         let notices = client.session.as_ref().is_some_and(|session| session.notices.is_some());
         let compaction = client.session.as_ref().is_some_and(|session| session.compaction.is_some());
         let form = client.elicitation.as_ref().is_some_and(|elicitation| elicitation.form.is_some());
         let url = client.elicitation.as_ref().is_some_and(|elicitation| elicitation.url.is_some());
-        match method {
-            ClientMethod::Update | ClientMethod::RequestPermission => Ok(()),
-            ClientMethod::Notice => require_part(notices, "a notice", "clientCapabilities.session.notices"),
+        let (is_open, capability) = match method {
+            ClientMethod::Update | ClientMethod::RequestPermission => return Ok(()),
+            ClientMethod::Notice => {
+                return require_part(notices, "a notice", "clientCapabilities.session.notices");
+            }
             ClientMethod::Compaction => {
-                require_part(compaction, "a compaction", "clientCapabilities.session.compaction")
+                return require_part(compaction, "a compaction", "clientCapabilities.session.compaction");
             }
-            ClientMethod::ReadTextFile => {
-                require_method(client.fs.read_text_file, name, "clientCapabilities.fs.readTextFile")
-            }
-            ClientMethod::WriteTextFile => {
-                require_method(client.fs.write_text_file, name, "clientCapabilities.fs.writeTextFile")
-            }
+            ClientMethod::ReadTextFile => (client.fs.read_text_file, "clientCapabilities.fs.readTextFile"),
+            ClientMethod::WriteTextFile => (client.fs.write_text_file, "clientCapabilities.fs.writeTextFile"),
             ClientMethod::CreateTerminal
             | ClientMethod::TerminalOutput
             | ClientMethod::ReleaseTerminal
             | ClientMethod::WaitForTerminalExit
-            | ClientMethod::KillTerminal => {
-                require_method(client.terminal, name, "clientCapabilities.terminal")
-            }
+            | ClientMethod::KillTerminal => (client.terminal, "clientCapabilities.terminal"),
             ClientMethod::ElicitForm => {
                 let capability = "clientCapabilities.elicitation.form";
                 require_method(form || url, name, capability)?;
-                require_part(form, "an elicitation by form", capability)
+                return require_part(form, "an elicitation by form", capability);
             }
             ClientMethod::ElicitUrl => {
                 let capability = "clientCapabilities.elicitation.url";
                 require_method(form || url, name, capability)?;
-                require_part(url, "an elicitation by URL", capability)
+                return require_part(url, "an elicitation by URL", capability);
             }
-            ClientMethod::CompleteElicitation => {
-                require_method(url, name, "clientCapabilities.elicitation.url")
-            }
-            ClientMethod::ListDirectory => {
-                require_method(self.files.list.is_some(), name, "clientCapabilities._meta.bowline.fs.list")
-            }
-            ClientMethod::StatFile => {
-                require_method(self.files.stat.is_some(), name, "clientCapabilities._meta.bowline.fs.stat")
-            }
-            ClientMethod::ReadFile => {
-                require_method(self.files.read.is_some(), name, "clientCapabilities._meta.bowline.fs.read")
-            }
-            ClientMethod::WriteFile => {
-                require_method(self.files.write.is_some(), name, "clientCapabilities._meta.bowline.fs.write")
-            }
-            ClientMethod::BatchFiles => {
-                require_method(self.files.batch.is_some(), name, "clientCapabilities._meta.bowline.fs.batch")
-            }
+            ClientMethod::CompleteElicitation => (url, "clientCapabilities.elicitation.url"),
+            ClientMethod::ListDirectory => (files.list.is_some(), "clientCapabilities._meta.bowline.fs.list"),
+            ClientMethod::StatFile => (files.stat.is_some(), "clientCapabilities._meta.bowline.fs.stat"),
+            ClientMethod::ReadFile => (files.read.is_some(), "clientCapabilities._meta.bowline.fs.read"),
+            ClientMethod::WriteFile => (files.write.is_some(), "clientCapabilities._meta.bowline.fs.write"),
+            ClientMethod::BatchFiles => (files.batch.is_some(), "clientCapabilities._meta.bowline.fs.batch"),
             ClientMethod::WatchFiles | ClientMethod::UnwatchFiles => {
-                require_method(self.files.watch.is_some(), name, "clientCapabilities._meta.bowline.fs.watch")
+                (files.watch.is_some(), "clientCapabilities._meta.bowline.fs.watch")
             }
-        }
+        };
+        require_method(is_open, name, capability)
     }
 
     /// Checks a whole `session/update`, including the options that it offers.
@@ -331,78 +288,37 @@ pub fn authorizes_operations_meta() -> Meta {
     Meta::from_iter([("bowline".to_owned(), serde_json::json!({ "decides": true }))])
 }
 
-/// A method of an agent.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum AgentMethod {
-    /// `initialize`, the only method allowed first.
-    Initialize,
-    /// `authenticate`.
-    Authenticate,
-    /// `logout`.
-    Logout,
-    /// `session/new`.
-    NewSession,
-    /// `session/load`.
-    LoadSession,
-    /// `session/resume`.
-    ResumeSession,
-    /// `session/fork`.
-    ForkSession,
-    /// `session/list`.
-    ListSessions,
-    /// `session/delete`.
-    DeleteSession,
-    /// `session/close`.
-    CloseSession,
-    /// `session/set_mode`.
-    SetMode,
-    /// `session/set_config_option`.
-    SetConfigOption,
-    /// `session/prompt`.
-    Prompt,
-    /// `session/cancel`.
-    Cancel,
-}
-
-impl AgentMethod {
-    /// Every method, in the order of the variants.
-    pub const ALL: [Self; 14] = [
-        Self::Initialize,
-        Self::Authenticate,
-        Self::Logout,
-        Self::NewSession,
-        Self::LoadSession,
-        Self::ResumeSession,
-        Self::ForkSession,
-        Self::ListSessions,
-        Self::DeleteSession,
-        Self::CloseSession,
-        Self::SetMode,
-        Self::SetConfigOption,
-        Self::Prompt,
-        Self::Cancel,
-    ];
-
-    /// Returns the method's name on the wire.
-    #[must_use]
-    pub fn wire_name(self) -> &'static str {
-        let names = AGENT_METHOD_NAMES;
-        match self {
-            Self::Initialize => names.initialize,
-            Self::Authenticate => names.authenticate,
-            Self::Logout => names.logout,
-            Self::NewSession => names.session_new,
-            Self::LoadSession => names.session_load,
-            Self::ResumeSession => names.session_resume,
-            Self::ForkSession => names.session_fork,
-            Self::ListSessions => names.session_list,
-            Self::DeleteSession => names.session_delete,
-            Self::CloseSession => names.session_close,
-            Self::SetMode => names.session_set_mode,
-            Self::SetConfigOption => names.session_set_config_option,
-            Self::Prompt => names.session_prompt,
-            Self::Cancel => names.session_cancel,
-        }
+methods! {
+    /// A method of an agent.
+    AgentMethod {
+        /// `initialize`, the only method allowed first.
+        Initialize = AGENT_METHOD_NAMES.initialize,
+        /// `authenticate`.
+        Authenticate = AGENT_METHOD_NAMES.authenticate,
+        /// `logout`.
+        Logout = AGENT_METHOD_NAMES.logout,
+        /// `session/new`.
+        NewSession = AGENT_METHOD_NAMES.session_new,
+        /// `session/load`.
+        LoadSession = AGENT_METHOD_NAMES.session_load,
+        /// `session/resume`.
+        ResumeSession = AGENT_METHOD_NAMES.session_resume,
+        /// `session/fork`.
+        ForkSession = AGENT_METHOD_NAMES.session_fork,
+        /// `session/list`.
+        ListSessions = AGENT_METHOD_NAMES.session_list,
+        /// `session/delete`.
+        DeleteSession = AGENT_METHOD_NAMES.session_delete,
+        /// `session/close`.
+        CloseSession = AGENT_METHOD_NAMES.session_close,
+        /// `session/set_mode`.
+        SetMode = AGENT_METHOD_NAMES.session_set_mode,
+        /// `session/set_config_option`.
+        SetConfigOption = AGENT_METHOD_NAMES.session_set_config_option,
+        /// `session/prompt`.
+        Prompt = AGENT_METHOD_NAMES.session_prompt,
+        /// `session/cancel`.
+        Cancel = AGENT_METHOD_NAMES.session_cancel,
     }
 }
 
@@ -432,36 +348,33 @@ impl AgentCapabilityGate {
         let name = method.wire_name();
         let agent = self.require_initialized(name)?;
         let session = &agent.session_capabilities;
-        match method {
+        let (is_open, capability) = match method {
             AgentMethod::Initialize
             | AgentMethod::Authenticate
             | AgentMethod::NewSession
             | AgentMethod::SetMode
             | AgentMethod::SetConfigOption
             | AgentMethod::Prompt
-            | AgentMethod::Cancel => Ok(()),
-            AgentMethod::Logout => {
-                require_method(agent.auth.logout.is_some(), name, "agentCapabilities.auth.logout")
-            }
-            AgentMethod::LoadSession => {
-                require_method(agent.load_session, name, "agentCapabilities.loadSession")
-            }
+            | AgentMethod::Cancel => return Ok(()),
+            AgentMethod::Logout => (agent.auth.logout.is_some(), "agentCapabilities.auth.logout"),
+            AgentMethod::LoadSession => (agent.load_session, "agentCapabilities.loadSession"),
             AgentMethod::ResumeSession => {
-                require_method(session.resume.is_some(), name, "agentCapabilities.sessionCapabilities.resume")
+                (session.resume.is_some(), "agentCapabilities.sessionCapabilities.resume")
             }
             AgentMethod::ForkSession => {
-                require_method(session.fork.is_some(), name, "agentCapabilities.sessionCapabilities.fork")
+                (session.fork.is_some(), "agentCapabilities.sessionCapabilities.fork")
             }
             AgentMethod::ListSessions => {
-                require_method(session.list.is_some(), name, "agentCapabilities.sessionCapabilities.list")
+                (session.list.is_some(), "agentCapabilities.sessionCapabilities.list")
             }
             AgentMethod::DeleteSession => {
-                require_method(session.delete.is_some(), name, "agentCapabilities.sessionCapabilities.delete")
+                (session.delete.is_some(), "agentCapabilities.sessionCapabilities.delete")
             }
             AgentMethod::CloseSession => {
-                require_method(session.close.is_some(), name, "agentCapabilities.sessionCapabilities.close")
+                (session.close.is_some(), "agentCapabilities.sessionCapabilities.close")
             }
-        }
+        };
+        require_method(is_open, name, capability)
     }
 
     /// Checks the content of a `session/prompt`. Text and resource links are open to every agent.

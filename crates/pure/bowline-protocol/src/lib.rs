@@ -10,6 +10,7 @@ pub mod capabilities;
 pub mod diagnostics;
 pub mod elicitation;
 pub mod file_extension;
+pub mod json_object;
 pub mod message_id;
 pub mod permission;
 pub mod quirks;

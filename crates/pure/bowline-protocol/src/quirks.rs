@@ -1,4 +1,4 @@
-//! Workarounds for faults of other programs: one table, keyed by the name and version that a peer reports.
+//! Workarounds for faults of other programs: one table, keyed by the name that a peer reports.
 //!
 //! An entry names the peer, the workaround and the reason. The code that applies one logs [`Quirk::log_line`]. The
 //! variable [`DISABLE_VARIABLE`] turns all of them off.
@@ -62,40 +62,6 @@ impl Workaround {
     }
 }
 
-/// The versions that have a fault: from `first` on, and before `fixed`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct VersionRange {
-    /// The first version that has it; `None` if it was always there.
-    pub first: Option<[u64; 3]>,
-    /// The first version without it; `None` if it is not fixed yet.
-    pub fixed: Option<[u64; 3]>,
-}
-
-impl VersionRange {
-    /// Every version.
-    pub const ALL: Self = Self { first: None, fixed: None };
-
-    /// Returns whether a version is in the range. A version that is not numeric is only in [`VersionRange::ALL`].
-    #[must_use]
-    pub fn contains(self, version: &str) -> bool {
-        if self == Self::ALL {
-            return true;
-        }
-        let Some(version) = parse_version(version) else { return false };
-        self.first.is_none_or(|first| first <= version) && self.fixed.is_none_or(|fixed| version < fixed)
-    }
-}
-
-/// Parses `MAJOR.MINOR.PATCH`, of which the last two may be missing; any suffix is ignored.
-fn parse_version(text: &str) -> Option<[u64; 3]> {
-    let numbers = text.trim_start_matches('v').split(['-', '+']).next().unwrap_or_default();
-    let mut version = [0; 3];
-    for (index, number) in numbers.split('.').take(3).enumerate() {
-        version[index] = number.parse().ok()?;
-    }
-    Some(version)
-}
-
 /// A known fault of a peer, and its workaround.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Quirk {
@@ -103,8 +69,6 @@ pub struct Quirk {
     pub role: PeerRole,
     /// The name that it reports.
     pub name: &'static str,
-    /// The affected versions.
-    pub versions: VersionRange,
     /// The workaround.
     pub workaround: Workaround,
     /// The reason, as a clause.
@@ -117,30 +81,25 @@ pub const QUIRKS: [Quirk; 4] = [
         role: PeerRole::Agent,
         name: "gemini-cli",
         // It looks for "Resource not found" in an error that its SDK passes as an object, so it never sees the text.
-        versions: VersionRange::ALL,
         workaround: Workaround::EmptyTextForMissingFile,
         reason: "it reads a file before it creates it, and gives up on any error",
     },
     Quirk {
         role: PeerRole::Client,
         name: "Agentic.nvim",
-        // Its version never changed; builds without the fault do not serve files.
-        versions: VersionRange::ALL,
+        // Builds without the fault do not serve files.
         workaround: Workaround::MissingFileForNoContent,
         reason: "it answers with a result that has no content where it cannot open a file",
     },
     Quirk {
         role: PeerRole::Client,
         name: "toad",
-        versions: VersionRange::ALL,
         workaround: Workaround::MissingFileForEmptyText,
         reason: "it answers with empty text where it cannot open a file",
     },
     Quirk {
         role: PeerRole::Client,
         name: "CodeCompanion.nvim",
-        // Its version never changes.
-        versions: VersionRange::ALL,
         workaround: Workaround::MissingFileForEmptyText,
         reason: "it answers with empty text where there is no file",
     },
@@ -156,11 +115,9 @@ impl Quirk {
         workaround: Workaround,
     ) -> Option<&'static Self> {
         let peer = peer.filter(|_| mode == QuirkMode::On)?;
-        QUIRKS.iter().find(|quirk| {
-            (quirk.role, quirk.workaround) == (role, workaround)
-                && quirk.name == peer.name
-                && quirk.versions.contains(&peer.version)
-        })
+        QUIRKS
+            .iter()
+            .find(|quirk| (quirk.role, quirk.workaround) == (role, workaround) && quirk.name == peer.name)
     }
 
     /// Returns the log line for each application of the workaround.

@@ -306,13 +306,8 @@ const REASON_CONFLICT: &str = "conflict";
 #[must_use]
 pub fn describe_error(error: &Error) -> String {
     const BARE: [&str; 7] = [
-        "parse error",
-        "invalid request",
-        "method not found",
-        "invalid params",
-        "internal error",
-        "authentication required",
-        "resource not found",
+        "parse error", "invalid request", "method not found", "invalid params", "internal error",
+        "authentication required", "resource not found",
     ];
     let message = error.message.trim().trim_end_matches('.').to_ascii_lowercase();
     let data = error.data.as_ref().filter(|data| !data.is_null() && BARE.contains(&message.as_str()));

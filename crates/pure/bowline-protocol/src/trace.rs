@@ -102,22 +102,6 @@ impl TraceGap {
     }
 }
 
-/// A line of a trace.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum TraceLine {
-    /// The first.
-    Header {
-        /// The version of the trace.
-        version: u32,
-        /// When it began, in milliseconds since 1970.
-        began_ms: Option<i64>,
-    },
-    /// A message.
-    Message(TraceEntry),
-    /// Messages that could not be written to disk in time.
-    Gap(TraceGap),
-}
-
 /// Returns the header of a trace, with its newline.
 #[must_use]
 pub fn encode_header(began_ms: i64) -> Vec<u8> {
@@ -168,7 +152,7 @@ fn push_string(line: &mut Vec<u8>, name: &str, text: &str) {
 
 /// Decodes a line of a trace; returns `None` if it is malformed.
 #[must_use]
-pub fn decode_line(line: &[u8]) -> Option<TraceLine> {
+pub fn decode_line(line: &[u8]) -> Option<TraceRecord> {
     #[derive(Deserialize)]
     struct RawTraceLine<'a> {
         trace: Option<Cow<'a, str>>,
@@ -186,10 +170,13 @@ pub fn decode_line(line: &[u8]) -> Option<TraceLine> {
     let text = std::str::from_utf8(line).ok()?;
     let wire: RawTraceLine<'_> = serde_json::from_str(text).ok()?;
     if wire.trace.is_some_and(|trace| trace == "bowline") {
-        return Some(TraceLine::Header { version: wire.version?, began_ms: wire.began });
+        return Some(match wire.version? {
+            version if version > TRACE_VERSION => TraceRecord::NewerVersion(version),
+            _ => TraceRecord::Header(wire.began),
+        });
     }
     if let Some(gap) = wire.lost {
-        return Some(TraceLine::Gap(gap));
+        return Some(TraceRecord::Gap(gap));
     }
     let bytes = match (wire.message, wire.text, wire.bytes) {
         (Some(message), None, None) => message.get().as_bytes().to_vec(),
@@ -200,7 +187,7 @@ pub fn decode_line(line: &[u8]) -> Option<TraceLine> {
         // With several contents it is ambiguous which one is meant.
         _ => return None,
     };
-    Some(TraceLine::Message(TraceEntry { elapsed_us: wire.us?, from: wire.from?, to: wire.to?, bytes }))
+    Some(TraceRecord::Message(TraceEntry { elapsed_us: wire.us?, from: wire.from?, to: wire.to?, bytes }))
 }
 
 #[cfg(test)]

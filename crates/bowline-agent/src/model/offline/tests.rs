@@ -10,12 +10,7 @@ use super::*;
 use crate::model::tests::request;
 
 const ALL_TOOLS: &[&str] = &[
-    "read_text_file",
-    "write_text_file",
-    "edit_text_file",
-    "list_directory",
-    "search_text",
-    "execute",
+    "read_text_file", "write_text_file", "edit_text_file", "list_directory", "search_text", "execute",
     "update_plan",
 ];
 

@@ -108,17 +108,8 @@ fn lines_are_read_as_editors_write_them() {
 fn what_is_elsewhere_is_not_read() {
     check(
         &[
-            "https://example.com/a",
-            "file://server/share/a",
-            "file:a.rs",
-            "file://",
-            "file:",
-            "",
-            "~/a.rs",
-            "zed:///agent/thread/1",
-            "git+ssh://x/y",
-            "untitled:Untitled-1",
-            "file:///w/a%00b",
+            "https://example.com/a", "file://server/share/a", "file:a.rs", "file://", "file:", "", "~/a.rs",
+            "zed:///agent/thread/1", "git+ssh://x/y", "untitled:Untitled-1", "file:///w/a%00b",
             "file:///w/%ff",
         ],
         expect![[r#"

@@ -19,12 +19,7 @@ fn tools(names: &[&str]) -> Vec<ToolSpec> {
 }
 
 const ALL_TOOLS: [&str; 7] = [
-    "read_text_file",
-    "write_text_file",
-    "edit_text_file",
-    "list_directory",
-    "search_text",
-    "execute",
+    "read_text_file", "write_text_file", "edit_text_file", "list_directory", "search_text", "execute",
     "update_plan",
 ];
 

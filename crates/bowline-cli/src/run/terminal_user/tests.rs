@@ -48,22 +48,8 @@ fn check(lines: &[&str], expected: Expect) {
 fn an_answer_is_a_letter_or_a_word() {
     check(
         &[
-            "y",
-            " YES ",
-            "once",
-            "n",
-            "no",
-            "NO",
-            "N",
-            "N1",
-            "r",
-            "r  too early ",
-            "s",
-            "session",
-            "p",
-            "project",
-            "p1",
-            "always",
+            "y", " YES ", "once", "n", "no", "NO", "N", "N1", "r", "r  too early ", "s", "session", "p",
+            "project", "p1", "always",
         ],
         expect![[r#"
             "y": Allow Once [] None

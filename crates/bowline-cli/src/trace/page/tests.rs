@@ -59,14 +59,7 @@ fn the_data_of_a_page_are_what_was_recorded() {
 #[test]
 fn the_script_makes_no_markup_and_asks_no_network() {
     for word in [
-        "innerHTML",
-        "outerHTML",
-        "insertAdjacentHTML",
-        "document.write",
-        "eval(",
-        "fetch(",
-        "http",
-        "import",
+        "innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval(", "fetch(", "http", "import",
     ] {
         assert!(!SCRIPT.contains(word), "{word}");
     }

@@ -50,7 +50,7 @@ async fn an_editor_that_floods_a_stalled_agent_waits_and_loses_nothing() {
     let (_open, then) = tokio::io::duplex(1);
     let flood = NumberedLinesReader { next: 0, last: LINES, read_count: read_count.clone(), then };
     let editor_streams = PeerStreams { reader: Box::new(flood), ..editor_streams };
-    let (_caller, proxy) = Proxy::new(InterceptorChain::default(), EchoService, settings);
+    let (_caller, proxy) = Proxy::new(None::<ServerInjector>, EchoService, settings);
     let running = tokio::spawn(proxy.run(
         editor_streams,
         agent_streams,
@@ -86,7 +86,7 @@ async fn an_answer_to_a_call_of_ours_is_heard_behind_a_flood_that_the_agent_does
     let (mut answers, then) = tokio::io::duplex(1 << 10);
     let flood = NumberedLinesReader { next: 0, last, read_count: Arc::default(), then };
     let editor_streams = PeerStreams { reader: Box::new(flood), ..editor_streams };
-    let (caller, proxy) = Proxy::new(InterceptorChain::default(), EchoService, settings);
+    let (caller, proxy) = Proxy::new(None::<ServerInjector>, EchoService, settings);
     let running = tokio::spawn(proxy.run(
         editor_streams,
         agent_streams,

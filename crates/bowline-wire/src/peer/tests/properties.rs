@@ -378,20 +378,7 @@ fn garbage() -> impl Strategy<Value = Vec<u8>> {
 /// An offset, the number of bytes lost there, and their replacement.
 fn corruption() -> impl Strategy<Value = (Index, usize, Vec<u8>)> {
     let parts: Vec<&[u8]> = vec![
-        b"",
-        b"\n",
-        b"\"",
-        b"{",
-        b"}",
-        b"[",
-        b"]",
-        b",",
-        b"\\",
-        b"\xff",
-        b"\0",
-        b"1",
-        b"null",
-        b"\"id\":1,",
+        b"", b"\n", b"\"", b"{", b"}", b"[", b"]", b",", b"\\", b"\xff", b"\0", b"1", b"null", b"\"id\":1,",
     ];
     let replacement = prop_oneof![
         prop::sample::select(parts).prop_map(<[u8]>::to_vec),

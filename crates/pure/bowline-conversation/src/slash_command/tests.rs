@@ -68,12 +68,7 @@ fn a_slash_and_a_known_word_is_a_command() {
 fn undo_takes_turns_a_file_or_all() {
     check(
         &[
-            "/undo",
-            "/undo 3",
-            "/undo 0",
-            "/undo -1",
-            "/undo all",
-            "/undo src/a b.rs",
+            "/undo", "/undo 3", "/undo 0", "/undo -1", "/undo all", "/undo src/a b.rs",
             "/undo 99999999999999999999",
         ],
         expect![[r#"

@@ -11,18 +11,8 @@ pub(super) struct CodeFence {
 
 /// The beginnings of results that models make up, without punctuation and in lower case.
 const INVENTED_RESULT_PREFIXES: [&str; 12] = [
-    "tool response",
-    "tool result",
-    "tool output",
-    "function response",
-    "function result",
-    "function output",
-    "observation:",
-    "output:",
-    "result:",
-    "result of ",
-    "results:",
-    "response:",
+    "tool response", "tool result", "tool output", "function response", "function result", "function output",
+    "observation:", "output:", "result:", "result of ", "results:", "response:",
 ];
 /// The names of tags that enclose calls. Models close one with the name of another.
 pub(super) const CALL_TAGS: [&str; 5] =

@@ -454,23 +454,8 @@ fn the_same_failure_again_and_again_ends_the_turn() {
 
 fn any_event() -> impl Strategy<Value = TurnEvent> {
     let lines = [
-        "text a",
-        "thought b",
-        "signed c",
-        "call x",
-        "call y",
-        "end",
-        "length",
-        "refused",
-        "too long",
-        "fail z",
-        "done x",
-        "failed x",
-        "done y",
-        "done x~2",
-        "compacted",
-        "cancel",
-        "cut off",
+        "text a", "thought b", "signed c", "call x", "call y", "end", "length", "refused", "too long",
+        "fail z", "done x", "failed x", "done y", "done x~2", "compacted", "cancel", "cut off",
     ];
     proptest::sample::select(lines.to_vec()).prop_map(event)
 }

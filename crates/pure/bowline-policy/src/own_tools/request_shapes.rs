@@ -195,10 +195,7 @@ pub(super) const REQUEST_SHAPES: &[RequestShape] = &[
         agent: "vibe",
         versions: &["3.0.2"],
         mark: RequestMark::OnlyOptions(&[
-            "allow_once",
-            "allow_always",
-            "allow_always_permanent",
-            "reject_once",
+            "allow_once", "allow_always", "allow_always_permanent", "reject_once",
         ]),
         names: &[ToolName::AnnouncedMeta],
         input: InputLocation::Announcement,

@@ -10,7 +10,7 @@ use super::targets::{
     is_lexically_stable, lexical_path_in,
 };
 use super::visible_commands::{
-    LooseTokens, MAX_DEPTH, VisibleCommands, has_literal_prefix, is_word_boundary, strip_quotes, word_texts,
+    LooseTokens, MAX_DEPTH, VisibleCommands, has_literal_prefix, is_word_boundary, strip_quotes,
 };
 use super::wrappers::{InnerCommand, base_name, inner_command, is_login_shell, is_system_shell};
 use super::{
@@ -272,8 +272,7 @@ impl CommandEvaluator<'_> {
         if let InnerCommand::Text { text, is_shell: true, at } = inner_command(&part.words)
             && is_system_shell(&part.words[0].text)
         {
-            let shell =
-                VisibleCommands { commands: vec![word_texts(&part.words)], ..VisibleCommands::default() };
+            let shell = VisibleCommands { commands: vec![part.words.clone()], ..VisibleCommands::default() };
             self.add_restrictions(&part.words, &shell, &part.text, reasons);
             // A login shell reads the user's own files first, which may change the directory.
             let may_have_moved = position.may_have_moved || is_login_shell(&part.words[..at]);

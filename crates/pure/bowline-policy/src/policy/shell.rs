@@ -125,32 +125,9 @@ pub enum ShellParseError {
 
 /// Words that begin or end a construct, or change how the rest is read, in at least one of the shells.
 const RESERVED: &[&str] = &[
-    "if",
-    "then",
-    "elif",
-    "else",
-    "fi",
-    "for",
-    "while",
-    "until",
-    "do",
-    "done",
-    "case",
-    "esac",
-    "in",
-    "function",
-    "select",
-    "time",
-    "coproc",
-    "[[",
-    "]]",
-    "repeat",
-    "foreach",
-    "end",
-    "always",
-    "nocorrect",
-    "noglob",
-    "-",
+    "if", "then", "elif", "else", "fi", "for", "while", "until", "do", "done", "case", "esac", "in",
+    "function", "select", "time", "coproc", "[[", "]]", "repeat", "foreach", "end", "always", "nocorrect",
+    "noglob", "-",
 ];
 
 /// Parses a line.

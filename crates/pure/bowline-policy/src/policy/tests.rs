@@ -451,38 +451,11 @@ fn a_broad_rule_names_no_protected_file() {
     ];
     let mut out = String::new();
     for pattern in [
-        "**",
-        "/**",
-        "/",
-        "/project",
-        "/project/**",
-        "/project/*/*",
-        "/project/.*/**",
-        "/project/.g?t/**",
-        "/project/.[g]it/**",
-        "{.git/x,**}",
-        "{a/.git/b,**}",
-        "[.git/]**",
-        ".git",
-        ".git/**",
-        ".git/hooks/*",
-        ".GIT/*",
-        "**/.git/**",
-        ".github/**",
-        "**/.github/workflows/*",
-        "**/.env",
-        "**/.env*",
-        "**/.e*",
-        "**/*.pem",
-        "**/*pem",
-        "id_*",
-        "**/\\.env",
-        "store/config",
-        "/project/store/config/",
-        "store",
-        "store/*",
-        ".vscode/**",
-        ".vscode/.env",
+        "**", "/**", "/", "/project", "/project/**", "/project/*/*", "/project/.*/**", "/project/.g?t/**",
+        "/project/.[g]it/**", "{.git/x,**}", "{a/.git/b,**}", "[.git/]**", ".git", ".git/**", ".git/hooks/*",
+        ".GIT/*", "**/.git/**", ".github/**", "**/.github/workflows/*", "**/.env", "**/.env*", "**/.e*",
+        "**/*.pem", "**/*pem", "id_*", "**/\\.env", "store/config", "/project/store/config/", "store",
+        "store/*", ".vscode/**", ".vscode/.env",
     ] {
         let rules = format!("allow read,write path {pattern}");
         let policy = policy(Preset::Deny, &rules);
@@ -1562,24 +1535,11 @@ fn a_rule_that_cannot_be_is_an_error() {
     let mut out = String::new();
     let long = format!("deny read path {}", "a".repeat(2000));
     for line in [
-        "deny write path [",
-        "deny write path {a",
-        "deny write path ~/x",
-        "deny write path ../x",
-        "deny write path a//b",
-        "deny write path ./a",
-        "deny execute path a",
-        "deny write command rm",
-        "deny wrote path a",
-        "deny write path ",
-        "deny execute command ",
-        "deny execute exact ",
-        "deny fetch host http://a",
-        "deny fetch host a*b",
-        "deny write path a\u{7}",
-        &long,
-        "deny write path /",
-        "deny write path src/",
+        "deny write path [", "deny write path {a", "deny write path ~/x", "deny write path ../x",
+        "deny write path a//b", "deny write path ./a", "deny execute path a", "deny write command rm",
+        "deny wrote path a", "deny write path ", "deny execute command ", "deny execute exact ",
+        "deny fetch host http://a", "deny fetch host a*b", "deny write path a\u{7}", &long,
+        "deny write path /", "deny write path src/",
     ] {
         let shown = line.get(..40).unwrap_or(line).escape_debug().to_string();
         match rule(line) {
@@ -1613,22 +1573,10 @@ fn a_rule_that_cannot_be_is_an_error() {
 fn suggestions_go_from_narrow_to_wide() {
     let mut out = String::new();
     for line in [
-        "run cargo test --lib",
-        "run ls -la src",
-        "run npm run build",
-        "run git push",
-        "run git -C x status",
-        "run rm x",
-        "run sudo ls",
-        "run bash -c 'cargo test'",
-        "run python x.py",
-        "run cargo test && ls",
-        "write src/a[1].rs",
-        "read a",
-        "write .git/config",
-        "read /etc/passwd",
-        "fetch https://example.org/x",
-        "says write a thing",
+        "run cargo test --lib", "run ls -la src", "run npm run build", "run git push", "run git -C x status",
+        "run rm x", "run sudo ls", "run bash -c 'cargo test'", "run python x.py", "run cargo test && ls",
+        "write src/a[1].rs", "read a", "write .git/config", "read /etc/passwd",
+        "fetch https://example.org/x", "says write a thing",
     ] {
         let operation = operation(line);
         writeln!(out, "> {line}").unwrap();
@@ -1819,14 +1767,7 @@ fn words_for_presets_and_effects_read_back() {
 
 fn any_part() -> impl Strategy<Value = String> {
     let program = prop::sample::select(vec![
-        "a",
-        "b",
-        "rm",
-        "env a",
-        "env rm",
-        "bash -c 'a'",
-        "bash -c 'b; rm'",
-        "cd x",
+        "a", "b", "rm", "env a", "env rm", "bash -c 'a'", "bash -c 'b; rm'", "cd x",
     ]);
     let rest = prop::sample::select(vec!["", " x", " 'x y'", " > out", " > .env", " *", " $x", " < in"]);
     let before = prop::sample::select(vec!["", "", "", "CI=1 ", "PATH=. "]);
@@ -1835,18 +1776,9 @@ fn any_part() -> impl Strategy<Value = String> {
 
 fn any_rule() -> impl Strategy<Value = Rule> {
     let text = prop::sample::select(vec![
-        "execute everything",
-        "execute command a",
-        "execute command b",
-        "execute command rm",
-        "execute command env",
-        "execute command bash",
-        "execute exact a x",
-        "write path **",
-        "write path out",
-        "write path .env",
-        "write everything",
-        "read everything",
+        "execute everything", "execute command a", "execute command b", "execute command rm",
+        "execute command env", "execute command bash", "execute exact a x", "write path **",
+        "write path out", "write path .env", "write everything", "read everything",
     ]);
     let effect = prop::sample::select(vec!["allow", "ask", "deny"]);
     (effect, text).prop_map(|(effect, text)| rule(&format!("{effect} {text}")).unwrap())

@@ -13,11 +13,9 @@ const MAX_SKIPPED: usize = 64;
 /// Everything that a command visibly runs.
 #[derive(Default)]
 pub(super) struct VisibleCommands {
-    pub(super) commands: Vec<Vec<String>>,
+    pub(super) commands: Vec<Vec<ShellWord>>,
     // Texts in which any word may be a program.
     pub(super) opaque_texts: Vec<LooseTokens>,
-    // Those of the commands in which a shell expands some words.
-    pub(super) globbed_commands: Vec<Vec<ShellWord>>,
     // Whether git is given aliases, so that a subcommand may mean another.
     pub(super) has_git_alias: bool,
 }
@@ -27,10 +25,7 @@ impl VisibleCommands {
         if words.is_empty() {
             return;
         }
-        self.commands.push(word_texts(words));
-        if words.iter().any(|word| !word.is_literal) {
-            self.globbed_commands.push(words.to_vec());
-        }
+        self.commands.push(words.to_vec());
         self.has_git_alias |= sets_git_alias(words);
         let may_look = depth < MAX_DEPTH;
         match inner_command(words) {
@@ -45,28 +40,28 @@ impl VisibleCommands {
     }
 
     pub(super) fn matches_prefix(&self, prefix: &[String]) -> bool {
-        self.commands.iter().any(|words| starts_with_prefix(words, prefix))
+        self.commands.iter().any(|words| starts_with_prefix(words, prefix, false))
             || self.opaque_texts.iter().any(|loose| loose.mention_prefix(prefix))
     }
 
     /// Returns whether it may run a program that satisfies a predicate on its lower-case name.
     pub(super) fn runs_program(&self, is_match: impl Fn(&str) -> bool) -> bool {
         let programs = self.commands.iter().filter_map(|words| words.first());
-        programs.into_iter().any(|program| is_match(&base_name(program)))
+        programs.into_iter().any(|program| is_match(&base_name(&program.text)))
             || self.opaque_texts.iter().any(|loose| loose.may_run_program(&is_match))
     }
 
     /// Returns whether it may run a command that starts with these words, after a shell's expansion or a git alias.
     pub(super) fn may_match_prefix(&self, prefix: &[String]) -> bool {
         let is_git = || prefix.first().is_some_and(|program| base_name(program) == "git");
-        (self.has_git_alias && is_git())
-            || self.globbed_commands.iter().any(|words| starts_with_prefix(words, prefix))
+        let mut globbed = self.commands.iter().filter(|words| words.iter().any(|word| !word.is_literal));
+        (self.has_git_alias && is_git()) || globbed.any(|words| starts_with_prefix(words, prefix, true))
     }
 }
 
 /// Apparent words in a text that cannot be parsed.
 pub(super) struct LooseTokens {
-    words: Vec<String>,
+    words: Vec<ShellWord>,
     // The indices of the words, by the name of the program that each may be.
     programs: HashMap<String, Vec<usize>>,
 }
@@ -74,11 +69,12 @@ pub(super) struct LooseTokens {
 impl LooseTokens {
     pub(super) fn from_text(text: &str) -> Self {
         let text = strip_quotes(text);
-        let words: Vec<String> =
-            text.split(is_word_boundary).filter(|word| !word.is_empty()).map(ToOwned::to_owned).collect();
+        let words = text.split(is_word_boundary).filter(|word| !word.is_empty());
+        let words: Vec<ShellWord> =
+            words.map(|word| ShellWord { text: word.to_owned(), is_literal: true }).collect();
         let mut programs: HashMap<String, Vec<usize>> = HashMap::new();
         for (at, word) in words.iter().enumerate() {
-            programs.entry(base_name(word)).or_default().push(at);
+            programs.entry(base_name(&word.text)).or_default().push(at);
         }
         Self { words, programs }
     }
@@ -93,7 +89,7 @@ impl LooseTokens {
         let Some(program) = prefix.first() else { return false };
         let positions = self.programs.get(&base_name(program));
         positions.is_some_and(|positions| {
-            positions.iter().any(|at| starts_with_prefix(&self.words[*at..], prefix))
+            positions.iter().any(|at| starts_with_prefix(&self.words[*at..], prefix, false))
         })
     }
 }
@@ -122,54 +118,6 @@ fn sets_git_alias(words: &[ShellWord]) -> bool {
         is_setting = matches!(text.as_str(), "-c" | "--config-env");
     }
     false
-}
-
-/// A word of a command, as a rule that denies or asks sees it.
-trait MatchableWord {
-    fn text(&self) -> &str;
-    /// Returns whether it is this word, or may expand to it.
-    fn may_be(&self, expected: &str) -> bool;
-    /// Returns whether it is the name of this program in any directory, or may expand to it.
-    fn may_name(&self, expected: &str) -> bool;
-    /// Returns whether it is an option, or may expand to options.
-    fn may_be_option(&self) -> bool;
-}
-
-impl MatchableWord for String {
-    fn text(&self) -> &str {
-        self
-    }
-
-    fn may_be(&self, expected: &str) -> bool {
-        self == expected
-    }
-
-    fn may_name(&self, expected: &str) -> bool {
-        base_name(self) == base_name(expected)
-    }
-
-    fn may_be_option(&self) -> bool {
-        self.starts_with('-')
-    }
-}
-
-impl MatchableWord for ShellWord {
-    fn text(&self) -> &str {
-        &self.text
-    }
-
-    fn may_be(&self, expected: &str) -> bool {
-        self.text == expected || (!self.is_literal && glob_matches(&self.text, expected))
-    }
-
-    fn may_name(&self, expected: &str) -> bool {
-        let (name, expected) = (base_name(&self.text), base_name(expected));
-        name == expected || (!self.is_literal && glob_matches(&name, &expected))
-    }
-
-    fn may_be_option(&self) -> bool {
-        self.text.starts_with('-') || (!self.is_literal && self.text.starts_with(['*', '?', '[']))
-    }
 }
 
 /// Returns whether a pattern may expand to a word. A bracket expression matches any letter.
@@ -218,11 +166,21 @@ pub(super) fn glob_matches(pattern: &str, word: &str) -> bool {
 }
 
 /// Returns whether a command starts with these words, as a rule that denies or asks sees it: in any directory of the
-/// program, and with options between the words.
-fn starts_with_prefix<W: MatchableWord>(words: &[W], prefix: &[String]) -> bool {
+/// program, and with options between the words. `expands` tells whether a pattern counts as the words that a shell may
+/// expand it to.
+fn starts_with_prefix(words: &[ShellWord], prefix: &[String], expands: bool) -> bool {
     let (Some(program), Some((expected, rest))) = (words.first(), prefix.split_first()) else { return false };
-    let is_program =
-        if expected.contains('/') { program.may_be(expected) } else { program.may_name(expected) };
+    let may_expand = |word: &ShellWord| expands && !word.is_literal;
+    let may_be = |word: &ShellWord, text: &str, expected: &str| {
+        text == expected || may_expand(word) && glob_matches(text, expected)
+    };
+    let may_be_option = |word: &ShellWord| {
+        word.text.starts_with('-') || may_expand(word) && word.text.starts_with(['*', '?', '['])
+    };
+    let is_program = match expected.contains('/') {
+        true => may_be(program, &program.text, expected),
+        false => may_be(program, &base_name(&program.text), &base_name(expected)),
+    };
     if !is_program {
         return false;
     }
@@ -233,15 +191,15 @@ fn starts_with_prefix<W: MatchableWord>(words: &[W], prefix: &[String]) -> bool 
         loop {
             let Some(word) = words.get(at) else { return false };
             at += 1;
-            if word.may_be(argument) {
-                after_option = word.text().starts_with('-');
+            if may_be(word, &word.text, argument) {
+                after_option = word.text.starts_with('-');
                 break;
             }
             // An option may stand between, followed by its value.
-            if !word.may_be_option() && !after_option {
+            if !may_be_option(word) && !after_option {
                 return false;
             }
-            after_option = word.may_be_option();
+            after_option = may_be_option(word);
             skipped += 1;
             // No ordinary command has this many, so what follows is assumed to match.
             if skipped > MAX_SKIPPED {

@@ -28,15 +28,6 @@ pub enum TimelineEntry<'a> {
     Compaction(&'a Compaction),
 }
 
-/// An update of an unknown kind.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct UnrecognisedUpdate {
-    /// Its `sessionUpdate`, possibly truncated.
-    pub kind: Arc<str>,
-    /// The update as JSON, possibly truncated.
-    pub raw: Arc<str>,
-}
-
 /// The items that a snapshot lacks because they exceeded [`AccumulatorLimits`](super::AccumulatorLimits).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct SessionEvictions {
@@ -166,17 +157,6 @@ impl SessionSnapshot {
     #[must_use]
     pub fn notice_count(&self) -> u64 {
         self.0.notices.total_pushed()
-    }
-
-    /// Returns the latest updates of unknown kinds.
-    pub fn unknown_updates(&self) -> impl DoubleEndedIterator<Item = &UnrecognisedUpdate> {
-        self.0.unknown_updates.iter()
-    }
-
-    /// Returns how many updates of unknown kinds have arrived.
-    #[must_use]
-    pub fn unknown_update_count(&self) -> u64 {
-        self.0.unknown_updates.total_pushed()
     }
 
     /// Returns what has been evicted from the front of the lists.

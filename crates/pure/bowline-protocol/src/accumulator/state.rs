@@ -11,15 +11,9 @@ use agent_client_protocol_schema::v1::{
 use super::bounded_list::{BoundedList, ItemKey, ListItem};
 use super::compaction::{self, Compaction};
 use super::content::json_size;
-use super::snapshot::UnrecognisedUpdate;
 use super::tool_calls::{self, ToolCallView};
 use super::transcript::{MessageKind, SessionMessage, Transcript};
 use super::{AccumulatorLimits, SessionChange, SessionViolation};
-
-/// The maximum number of bytes kept of an unknown update kind.
-const MAX_UNKNOWN_KIND_BYTES: usize = 128;
-/// The maximum number of bytes kept of an update of an unknown kind.
-const MAX_UNKNOWN_RAW_BYTES: usize = 4096;
 
 /// The whole state of a session. Clones share its storage.
 ///
@@ -31,7 +25,6 @@ pub(super) struct State {
     pub(super) tool_calls: BoundedList<ToolCallView>,
     pub(super) compactions: BoundedList<Compaction>,
     pub(super) notices: BoundedList<Notice>,
-    pub(super) unknown_updates: BoundedList<UnrecognisedUpdate>,
     pub(super) plan: Arc<[PlanEntry]>,
     pub(super) commands: Arc<[AvailableCommand]>,
     pub(super) modes: Arc<[SessionMode]>,
@@ -52,7 +45,6 @@ impl State {
             tool_calls: BoundedList::new(limits.tool_calls),
             compactions: BoundedList::new(limits.compactions),
             notices: BoundedList::new(limits.notices),
-            unknown_updates: BoundedList::new(limits.unknown_updates),
             plan: Arc::from([]),
             commands: Arc::from([]),
             modes: Arc::from([]),
@@ -113,8 +105,8 @@ impl State {
             SessionUpdate::CompactionSummaryChunk(chunk) => {
                 compaction::apply_summary_chunk(&mut self.compactions, chunk, order)?
             }
-            // The schema may know more kinds than this build handles: they are recorded like those of a newer peer.
-            update => self.record_unhandled_update(update),
+            // The schema may know more kinds than this build handles.
+            _ => SessionChange::UnknownUpdate,
         };
         // An item with its own timeline position separates the chunks of a message.
         if let SessionChange::ToolCallAdded(_) | SessionChange::CompactionAdded(_) = change {
@@ -122,21 +114,6 @@ impl State {
         }
         self.next_order += 1;
         Ok(change)
-    }
-
-    /// Records an update of an unknown kind, truncated if it is long.
-    pub(super) fn record_unknown_update(&mut self, kind: &str, raw: &str) -> SessionChange {
-        self.unknown_updates.push(UnrecognisedUpdate {
-            kind: kind[..kind.floor_char_boundary(MAX_UNKNOWN_KIND_BYTES)].into(),
-            raw: raw[..raw.floor_char_boundary(MAX_UNKNOWN_RAW_BYTES)].into(),
-        });
-        SessionChange::UnknownUpdate
-    }
-
-    pub(super) fn record_unhandled_update(&mut self, update: &SessionUpdate) -> SessionChange {
-        let raw = serde_json::to_value(update).unwrap_or_default();
-        let kind = raw.get("sessionUpdate").and_then(|kind| kind.as_str()).unwrap_or_default();
-        self.record_unknown_update(kind, &raw.to_string())
     }
 
     fn apply_info(&mut self, info: &SessionInfoUpdate) -> SessionChange {
@@ -162,15 +139,5 @@ impl ListItem for Notice {
 
     fn bytes(&self) -> u64 {
         json_size(|writer| serde_json::to_writer(writer, self))
-    }
-}
-
-impl ListItem for UnrecognisedUpdate {
-    fn key(&self) -> Option<ItemKey> {
-        None
-    }
-
-    fn bytes(&self) -> u64 {
-        (self.kind.len() + self.raw.len()) as u64
     }
 }

@@ -117,10 +117,6 @@ fn describe_snapshot(snapshot: &SessionSnapshot) -> String {
     for notice in snapshot.notices() {
         writeln!(out, "notice {:?} {} ({})", notice.severity, notice.title, snapshot.notice_count()).unwrap();
     }
-    for unknown in snapshot.unknown_updates() {
-        writeln!(out, "unknown {} {} ({})", unknown.kind, unknown.raw, snapshot.unknown_update_count())
-            .unwrap();
-    }
     if snapshot.evictions() != SessionEvictions::default() {
         let SessionEvictions { messages, tool_calls, compactions } = snapshot.evictions();
         for (name, lost) in [("messages", messages), ("tool calls", tool_calls), ("compactions", compactions)]
@@ -741,46 +737,6 @@ fn the_answer_that_opens_a_session_gives_modes_and_options() {
 }
 
 #[test]
-fn updates_of_unknown_kinds_are_kept_lately_shortened_and_counted() {
-    let mut session = SessionAccumulator::with_options(options_with_limits(|limits| {
-        limits.unknown_updates = list_limits(2, 10_000)
-    }));
-    for (kind, raw) in [("one", "{}"), ("two", "{}"), ("three", "{}")] {
-        assert_eq!(session.record_unknown_update(kind, raw), SessionChange::UnknownUpdate);
-    }
-    expect![[r#"
-        unknown two {} (3)
-        unknown three {} (3)
-    "#]]
-    .assert_eq(&describe_snapshot(&session.snapshot()));
-    session.record_unknown_update(&"é".repeat(1000), &"😀".repeat(100_000));
-    let snapshot = session.snapshot();
-    let last = snapshot.unknown_updates().next_back().unwrap();
-    assert_eq!((last.kind.len(), last.raw.len()), (128, 4096));
-    // Each is truncated to 4,096 bytes, and the kinds count too: only one fits.
-    let mut small = SessionAccumulator::with_options(options_with_limits(|limits| {
-        limits.unknown_updates = list_limits(2, 8192)
-    }));
-    small.record_unknown_update("four", &"0".repeat(8000));
-    small.record_unknown_update("five", &"0".repeat(8000));
-    assert_eq!(
-        small.snapshot().unknown_updates().map(|unknown| &*unknown.kind).collect::<Vec<_>>(),
-        ["five"]
-    );
-}
-
-#[test]
-fn a_kind_that_only_the_schema_knows_is_kept_as_unknown() {
-    let mut state = State::new(None, &AccumulatorLimits::default());
-    let update = notification(r#"{"sessionUpdate":"usage_update","used":1,"size":2}"#).update;
-    assert_eq!(state.record_unhandled_update(&update), SessionChange::UnknownUpdate);
-    expect![[r#"
-        unknown usage_update {"sessionUpdate":"usage_update","used":1,"size":2} (1)
-    "#]]
-    .assert_eq(&describe_snapshot(&SessionSnapshot(Arc::new(state))));
-}
-
-#[test]
 fn a_snapshot_stays_as_it_was() {
     let mut session = SessionAccumulator::new();
     let mut kept = Vec::new();
@@ -855,7 +811,6 @@ fn a_reset_forgets_everything() {
     session
         .apply(&notification(r#"{"sessionUpdate":"tool_call","toolCallId":"t1","title":"Read"}"#))
         .unwrap();
-    session.record_unknown_update("new", "{}");
     session.reset();
     assert_eq!(describe_snapshot(&session.snapshot()), "");
     assert_eq!(session.snapshot().session_id(), None);

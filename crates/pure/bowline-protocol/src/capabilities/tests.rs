@@ -57,7 +57,7 @@ fn check_opened_methods<M: Copy + Debug>(
 #[test]
 fn nothing_of_a_client_is_open_before_initialize() {
     check(
-        &ClientMethod::ALL,
+        ClientMethod::ALL,
         |method| client_gate("").check(method),
         expect![[r#"
             Update: session/update may not be used before initialize
@@ -88,7 +88,7 @@ fn nothing_of_a_client_is_open_before_initialize() {
 #[test]
 fn a_client_that_advertises_nothing_opens_only_what_every_client_has() {
     check(
-        &ClientMethod::ALL,
+        ClientMethod::ALL,
         |method| client_gate("{}").check(method),
         expect![[r#"
             Update: open
@@ -119,7 +119,7 @@ fn a_client_that_advertises_nothing_opens_only_what_every_client_has() {
 #[test]
 fn a_client_capability_opens_its_methods_and_no_others() {
     check_opened_methods(
-        &ClientMethod::ALL,
+        ClientMethod::ALL,
         |json, method| client_gate(json).check(method),
         &[
             r#"{"fs":{"readTextFile":true}}"#,
@@ -397,7 +397,7 @@ fn a_terminal_login_is_offered_only_to_a_client_that_can_run_it() {
 #[test]
 fn nothing_of_an_agent_but_initialize_is_open_before_it_answered() {
     check(
-        &AgentMethod::ALL,
+        AgentMethod::ALL,
         |method| agent_gate("").check(method),
         expect![[r#"
             Initialize: open
@@ -421,7 +421,7 @@ fn nothing_of_an_agent_but_initialize_is_open_before_it_answered() {
 #[test]
 fn an_agent_that_advertises_nothing_opens_only_what_every_agent_has() {
     check(
-        &AgentMethod::ALL,
+        AgentMethod::ALL,
         |method| agent_gate("{}").check(method),
         expect![[r#"
             Initialize: open
@@ -445,7 +445,7 @@ fn an_agent_that_advertises_nothing_opens_only_what_every_agent_has() {
 #[test]
 fn an_agent_capability_opens_its_method_and_no_other() {
     check_opened_methods(
-        &AgentMethod::ALL,
+        AgentMethod::ALL,
         |json, method| agent_gate(json).check(method),
         &[
             r#"{"loadSession":true}"#,

@@ -10,6 +10,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Value, json};
 
 use super::FILE_EXTENSION_VERSION;
+use crate::json_object::object_entry;
 
 /// The key in `_meta` under which clients describe what they offer beyond the protocol.
 const META_KEY: &str = "bowline";
@@ -173,12 +174,10 @@ impl FileCapabilities {
 
     /// Adds the capabilities to the `_meta` of a client's capabilities. Other entries stay.
     pub fn insert_into(&self, meta: &mut Meta) {
-        let entry = meta.entry(META_KEY).or_insert_with(|| json!({}));
-        if !entry.is_object() {
-            *entry = json!({});
+        if let Some(entry) = object_entry(meta, META_KEY) {
+            entry.insert("version".to_owned(), FILE_EXTENSION_VERSION.into());
+            entry.insert("fs".to_owned(), json!(self));
         }
-        entry["version"] = FILE_EXTENSION_VERSION.into();
-        entry["fs"] = json!(self);
     }
 
     /// Returns the limits, with the default for methods that are not served.

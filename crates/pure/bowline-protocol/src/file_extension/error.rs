@@ -14,7 +14,7 @@ use super::messages::WatchId;
 use crate::rpc_error::RpcError;
 
 /// The kind of a failure, as `data.kind` has it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub enum FileErrorKind {
@@ -59,6 +59,7 @@ pub enum FileErrorKind {
     /// The client failed. Code -32603.
     Internal,
     /// A kind that this build does not know.
+    #[default]
     #[serde(other)]
     Other,
 }
@@ -217,7 +218,7 @@ pub struct BatchError {
 }
 
 /// The `data` of an error. An error has the fields that its kind documents, and may have more.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct FileErrorData {
@@ -336,7 +337,7 @@ impl FileError {
 
     /// Returns the fields of `data` besides those of the protocol's own error.
     fn to_data(&self) -> FileErrorData {
-        let empty = FileErrorData::new(self.kind());
+        let empty = FileErrorData { kind: self.kind(), ..FileErrorData::default() };
         let path = |path: &String| Some(path.clone());
         match self {
             Self::NotFound { path: at }
@@ -373,23 +374,6 @@ impl FileError {
 }
 
 impl FileErrorData {
-    fn new(kind: FileErrorKind) -> Self {
-        Self {
-            kind,
-            index: None,
-            path: None,
-            to: None,
-            etag: None,
-            bytes: None,
-            limit: None,
-            items: None,
-            position: None,
-            size: None,
-            other: None,
-            watch_id: None,
-        }
-    }
-
     /// Returns the failure that the data describes; `None` if it has a kind without the fields of that kind, or a kind
     /// that only the code and message of the error describe.
     fn into_failure(self, rpc: &RpcError, message: &str) -> Option<FileError> {

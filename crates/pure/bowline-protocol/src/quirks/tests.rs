@@ -3,42 +3,9 @@
 use std::ffi::OsStr;
 
 use agent_client_protocol_schema::v1::Implementation;
-use expect_test::{Expect, expect};
+use expect_test::expect;
 
-use super::{PeerRole, QUIRKS, Quirk, QuirkMode, VersionRange, Workaround, misplaced_client_info};
-
-/// Shows for each version whether it is in the range.
-fn check(range: VersionRange, versions: &str, expected: Expect) {
-    let lines = versions.split(' ').map(|version| format!("{version} {}\n", range.contains(version)));
-    expected.assert_eq(&lines.collect::<String>());
-}
-
-#[test]
-fn a_range_goes_from_the_first_version_to_the_one_without_the_fault() {
-    check(
-        VersionRange { first: Some([0, 9, 0]), fixed: Some([1, 2, 0]) },
-        "0.8.9 0.9.0 0.10 1.1.99 v1.1.0 1.2.0-nightly.3 1.2.0 2 nightly",
-        expect![[r#"
-            0.8.9 false
-            0.9.0 true
-            0.10 true
-            1.1.99 true
-            v1.1.0 true
-            1.2.0-nightly.3 false
-            1.2.0 false
-            2 false
-            nightly false
-        "#]],
-    );
-    check(
-        VersionRange::ALL,
-        "0.1 nightly",
-        expect![[r#"
-            0.1 true
-            nightly true
-        "#]],
-    );
-}
+use super::{PeerRole, QUIRKS, Quirk, QuirkMode, Workaround, misplaced_client_info};
 
 #[test]
 fn a_peer_is_found_by_its_role_name_and_workaround() {

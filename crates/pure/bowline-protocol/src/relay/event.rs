@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use agent_client_protocol_schema::v1::{
     AgentCapabilities, ClientCapabilities, InitializeRequest, InitializeResponse, RequestId, SessionId,
-    ToolCallId, ToolCallStatus, ToolKind,
+    ToolCallId, ToolCallStatus,
 };
 use serde::Deserialize;
 use serde::de::IgnoredAny;
@@ -94,10 +94,6 @@ pub struct ToolCallMessage {
     pub is_new: bool,
     /// Its status, if given.
     pub status: Option<ToolCallStatus>,
-    /// Its kind, if given.
-    pub kind: Option<ToolKind>,
-    /// Whether the message contains a diff.
-    pub has_diff: bool,
 }
 
 impl RelayEvent {
@@ -187,16 +183,6 @@ struct CallUpdate {
     tool_call_id: ToolCallId,
     #[serde(default)]
     status: Option<ToolCallStatus>,
-    #[serde(default)]
-    kind: Option<ToolKind>,
-    #[serde(default)]
-    content: Option<Vec<ContentKind>>,
-}
-
-#[derive(Deserialize)]
-struct ContentKind {
-    #[serde(default, rename = "type")]
-    kind: String,
 }
 
 #[derive(Deserialize)]
@@ -301,14 +287,11 @@ pub(super) fn event_from_notification(method: Method, line: &[u8]) -> Option<Rel
                 "tool_call_update" => false,
                 _ => return None,
             };
-            let has_diff = update.content.iter().flatten().any(|content| content.kind == "diff");
             Some(RelayEvent::ToolCall(ToolCallMessage {
                 session: session_id,
                 call: update.tool_call_id,
                 is_new,
                 status: update.status,
-                kind: update.kind,
-                has_diff,
             }))
         }
         Method::Cancel => Some(RelayEvent::TurnCancelled(parse_params::<SessionParams>(line)?.session_id)),

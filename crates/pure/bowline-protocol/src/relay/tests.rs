@@ -100,10 +100,10 @@ A {"id":9,"result":{}}
             Inspect(SessionOpening(SessionOpening { method: Resume, session: Some(SessionId("gone")), cwd: "/w", additional_directories: [] }), None)
             Inspect(SessionNotOpened(SessionOpening { method: Resume, session: Some(SessionId("gone")), cwd: "/w", additional_directories: [] }), None)
             Inspect(TurnStarted(SessionId("s")), None)
-            Inspect(ToolCall(ToolCallMessage { session: SessionId("s"), call: ToolCallId("t"), is_new: true, status: None, kind: Some(Edit), has_diff: false }), None)
+            Inspect(ToolCall(ToolCallMessage { session: SessionId("s"), call: ToolCallId("t"), is_new: true, status: None }), None)
             Inspect(PermissionRequested(SessionId("s"), ToolCallId("t")), None)
             Inspect(PermissionAnswered(SessionId("s"), ToolCallId("t")), None)
-            Inspect(ToolCall(ToolCallMessage { session: SessionId("s"), call: ToolCallId("t"), is_new: false, status: Some(Completed), kind: None, has_diff: true }), None)
+            Inspect(ToolCall(ToolCallMessage { session: SessionId("s"), call: ToolCallId("t"), is_new: false, status: Some(Completed) }), None)
             Inspect(AgentRequest(Write, Some(SessionId("s")), None), None)
             Forward
             Inspect(TurnCancelled(SessionId("s")), None)
@@ -288,36 +288,18 @@ E {"method":"_bowline/other","params":{"path":"/a","diagnostics":[]}}
 #[test]
 fn a_name_that_a_lenient_reader_takes_for_another_is_a_lookalike() {
     let all = [
-        "FS/Write_Text_File",
-        "fs/writeTextFile",
-        "fs/write_text_file ",
-        "fs/write_text_file\0",
-        "\tfs/write_text_file",
-        "fs/write_text_file.",
-        "/fs//write_text_file/",
-        "fs.write_text_file",
-        "fs%2Fwrite_text_file",
-        "fs\\write_text_file",
-        "fs&#47;write_text_file",
-        "fs/write\u{200b}_text_file",
-        "fs/\u{ff57}rite_text_file",
-        "fs/writ\u{435}_text_file",
-        "terminal/create\u{feff}",
-        "TERMINAL/CREATE",
-        "_Bowline/FS/read",
-        "_bowline/fs/batch\0",
+        "FS/Write_Text_File", "fs/writeTextFile", "fs/write_text_file ", "fs/write_text_file\0",
+        "\tfs/write_text_file", "fs/write_text_file.", "/fs//write_text_file/", "fs.write_text_file",
+        "fs%2Fwrite_text_file", "fs\\write_text_file", "fs&#47;write_text_file",
+        "fs/write\u{200b}_text_file", "fs/\u{ff57}rite_text_file", "fs/writ\u{435}_text_file",
+        "terminal/create\u{feff}", "TERMINAL/CREATE", "_Bowline/FS/read", "_bowline/fs/batch\0",
     ];
     for name in all {
         assert!(Method::is_lookalike(name), "{name:?} goes on");
     }
     for name in [
-        "fs/write_text_file",
-        "session/update",
-        "terminal/output",
-        "_zed.dev/x",
-        "_x/fs/write_text_file",
-        "_bowline/fs/read",
-        "",
+        "fs/write_text_file", "session/update", "terminal/output", "_zed.dev/x", "_x/fs/write_text_file",
+        "_bowline/fs/read", "",
     ] {
         assert!(!Method::is_lookalike(name), "{name:?} is refused");
     }

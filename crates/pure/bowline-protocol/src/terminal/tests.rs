@@ -11,27 +11,8 @@ use super::{
 #[test]
 fn a_line_for_a_shell_is_told_from_a_program() {
     let lines = [
-        "ls",
-        "g++",
-        "/usr/bin/env",
-        "./run.sh",
-        "[",
-        "python3.12",
-        "npm test",
-        "ls -la | wc",
-        "a;b",
-        "a&&b",
-        "echo\thi",
-        "$SHELL",
-        "`id`",
-        "~/bin/x",
-        "a>b",
-        "FOO=1",
-        "\"quoted\"",
-        "*.sh",
-        "(id)",
-        "#c",
-        "c#",
+        "ls", "g++", "/usr/bin/env", "./run.sh", "[", "python3.12", "npm test", "ls -la | wc", "a;b", "a&&b",
+        "echo\thi", "$SHELL", "`id`", "~/bin/x", "a>b", "FOO=1", "\"quoted\"", "*.sh", "(id)", "#c", "c#",
         "a\nb",
     ];
     let shown: Vec<_> =

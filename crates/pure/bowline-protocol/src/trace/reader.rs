@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::{TRACE_VERSION, TraceEntry, TraceGap, TraceLine, TraceSide, decode_line};
+use super::{TraceEntry, TraceGap, TraceSide, decode_line};
 
 /// The maximum number of open requests tracked in a file that does not name the senders.
 const MAX_OPEN_REQUESTS: usize = 10_000;
@@ -40,20 +40,12 @@ impl TraceReader {
         if line.trim_ascii().is_empty() {
             return None;
         }
-        match decode_line(line) {
-            Some(read) => {
-                self.is_trace = true;
-                return Some(match read {
-                    TraceLine::Header { version, .. } if version > TRACE_VERSION => {
-                        TraceRecord::NewerVersion(version)
-                    }
-                    TraceLine::Header { began_ms, .. } => TraceRecord::Header(began_ms),
-                    TraceLine::Message(entry) => TraceRecord::Message(entry),
-                    TraceLine::Gap(gap) => TraceRecord::Gap(gap),
-                });
-            }
-            None if self.is_trace => return Some(TraceRecord::Unreadable(line.len())),
-            None => {}
+        if let Some(record) = decode_line(line) {
+            self.is_trace = true;
+            return Some(record);
+        }
+        if self.is_trace {
+            return Some(TraceRecord::Unreadable(line.len()));
         }
         let parsed = match line.split_at_checked(2) {
             Some((b"> ", rest)) => Some((TraceSide::Client, rest)),

@@ -279,16 +279,8 @@ fn a_character_without_a_place_in_the_encoding_is_named() {
 fn an_encoding_is_known_by_its_name() {
     let mut out = String::new();
     for name in [
-        "UTF-8",
-        "utf8",
-        "UTF-16LE",
-        "UTF-16BE",
-        "latin1",
-        "Shift_JIS",
-        "GB18030",
-        "ISO-2022-JP",
-        "replacement",
-        "x",
+        "UTF-8", "utf8", "UTF-16LE", "UTF-16BE", "latin1", "Shift_JIS", "GB18030", "ISO-2022-JP",
+        "replacement", "x",
     ] {
         let found = Encoding::from_name(name);
         writeln!(out, "{name}: {found:?} {}", found.map_or("-", Encoding::name)).unwrap();
@@ -312,19 +304,8 @@ fn an_encoding_is_known_by_its_name() {
 fn the_head_of_a_huge_file_says_how_it_is_read() {
     let mut out = String::new();
     let heads: [&[u8]; 14] = [
-        b"",
-        b"plain",
-        b"\xef\xbb\xbfplain",
-        b"cut \xe2\x82",
-        b"caf\xe9 ",
-        b"NUL \0 ",
-        b"\xef\xbb\xbf\0",
-        b"\xff\xfea\0",
-        b"\xfe\xff\0a",
-        b"a\0b\0",
-        b"a\0b\0c",
-        b"a\0b\0\x3d\xd8",
-        b"a\0b\0\x3d\xd8\x00",
+        b"", b"plain", b"\xef\xbb\xbfplain", b"cut \xe2\x82", b"caf\xe9 ", b"NUL \0 ", b"\xef\xbb\xbf\0",
+        b"\xff\xfea\0", b"\xfe\xff\0a", b"a\0b\0", b"a\0b\0c", b"a\0b\0\x3d\xd8", b"a\0b\0\x3d\xd8\x00",
         b"\0",
     ];
     for head in heads {

@@ -424,19 +424,8 @@ fn progress_is_one_line() {
 
 fn any_json() -> impl Strategy<Value = Value> {
     let words = [
-        "type",
-        "object",
-        "properties",
-        "required",
-        "$ref",
-        "#/a",
-        "anyOf",
-        "title",
-        "name",
-        "tools",
-        "content",
-        "text",
-        "enum",
+        "type", "object", "properties", "required", "$ref", "#/a", "anyOf", "title", "name", "tools",
+        "content", "text", "enum",
     ];
     let text = prop_oneof![prop::sample::select(words.to_vec()).prop_map(str::to_owned), any::<String>()];
     let leaf = prop_oneof![

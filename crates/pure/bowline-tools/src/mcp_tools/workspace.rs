@@ -40,19 +40,8 @@ pub const KILL_TOOL: &str = "kill_terminal";
 
 /// The names of all tools that a workspace may have.
 pub const ALL_TOOLS: [&str; 13] = [
-    READ_TOOL,
-    WRITE_TOOL,
-    EDIT_TOOL,
-    LIST_TOOL,
-    SEARCH_TOOL,
-    STAT_TOOL,
-    WRITE_FILES_TOOL,
-    APPEND_TOOL,
-    DELETE_TOOL,
-    MOVE_TOOL,
-    RUN_TOOL,
-    OUTPUT_TOOL,
-    KILL_TOOL,
+    READ_TOOL, WRITE_TOOL, EDIT_TOOL, LIST_TOOL, SEARCH_TOOL, STAT_TOOL, WRITE_FILES_TOOL, APPEND_TOOL,
+    DELETE_TOOL, MOVE_TOOL, RUN_TOOL, OUTPUT_TOOL, KILL_TOOL,
 ];
 
 /// The abilities of a workspace beyond reading, listing and searching, which every workspace has.

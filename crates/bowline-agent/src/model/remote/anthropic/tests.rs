@@ -153,13 +153,8 @@ fn info(thinking: bool) -> ModelInfo {
 fn each_generation_is_told_in_its_own_way_how_much_to_think() {
     let mut out = String::new();
     for name in [
-        "claude-3-5-haiku-20241022",
-        "claude-opus-4-1-20250805",
-        "claude-sonnet-4-5",
-        "anthropic/claude-opus-4.6",
-        "claude-mythos-preview",
-        "claude-sonnet-5",
-        "a-gateway-alias",
+        "claude-3-5-haiku-20241022", "claude-opus-4-1-20250805", "claude-sonnet-4-5",
+        "anthropic/claude-opus-4.6", "claude-mythos-preview", "claude-sonnet-5", "a-gateway-alias",
     ] {
         for thinking in [ThinkingLevel::Default, ThinkingLevel::Off, ThinkingLevel::Medium] {
             let request = ModelRequest {

@@ -255,11 +255,7 @@ async fn keep_alives_and_unknown_fields_are_skipped() {
 #[tokio::test]
 async fn a_frame_that_cannot_be_read_is_the_end() {
     let server = MisbehavingServer::start([streaming_answer(join_frames(&[
-        TEXT_EVENT,
-        "{nonsense",
-        TEXT_EVENT,
-        FINISH_EVENT,
-        "[DONE]",
+        TEXT_EVENT, "{nonsense", TEXT_EVENT, FINISH_EVENT, "[DONE]",
     ]))])
     .await;
     let reply = ask_once(&http_clients(Timeouts::default()), Provider::OpenAi, &server).await;

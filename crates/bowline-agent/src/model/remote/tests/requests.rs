@@ -53,13 +53,8 @@ async fn check(provider: Provider, expected: Expect) {
     format_reply(model.stream_reply(full_request())).await;
     let request = server.requests().remove(0);
     let header_names = [
-        "authorization",
-        "x-api-key",
-        "x-goog-api-key",
-        "anthropic-version",
-        "content-type",
-        "accept-encoding",
-        "user-agent",
+        "authorization", "x-api-key", "x-goog-api-key", "anthropic-version", "content-type",
+        "accept-encoding", "user-agent",
     ];
     let is_relevant =
         |header: &&String| header_names.iter().any(|name| header.starts_with(&format!("{name}:")));

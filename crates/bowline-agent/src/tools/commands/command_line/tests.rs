@@ -8,29 +8,9 @@ use super::split_command_line;
 fn a_shell_reads_only_what_needs_one() {
     let mut out = String::new();
     for line in [
-        "ls",
-        "ls -l 'a b' \"c\"",
-        "  git   log  ",
-        "a && b",
-        "a; b",
-        "a | b",
-        "a &",
-        "a > out",
-        "a < in",
-        "echo $HOME",
-        "echo `date`",
-        "echo *.rs",
-        "cd src",
-        "export A=1",
-        "A=1 b",
-        "A=1",
-        "ls ~",
-        "echo \"$A\"",
-        "(a)",
-        "if a; then b; fi",
-        "echo 'unfinished",
-        "a\nb",
-        "[ -f x ]",
+        "ls", "ls -l 'a b' \"c\"", "  git   log  ", "a && b", "a; b", "a | b", "a &", "a > out", "a < in",
+        "echo $HOME", "echo `date`", "echo *.rs", "cd src", "export A=1", "A=1 b", "A=1", "ls ~",
+        "echo \"$A\"", "(a)", "if a; then b; fi", "echo 'unfinished", "a\nb", "[ -f x ]",
     ] {
         let (program, args) = split_command_line(line, &[]);
         out += &format!("{line:?}: {program:?} {args:?}\n");

@@ -206,20 +206,6 @@ pub(super) const PRIVATE_KEY_STEMS: &[&str] =
 
 /// The entries of a git repository, besides the `HEAD` that identifies one.
 pub(super) const GIT_REPOSITORY_ENTRIES: &[&str] = &[
-    "branches",
-    "commondir",
-    "config",
-    "config.worktree",
-    "gitdir",
-    "hooks",
-    "index",
-    "info",
-    "logs",
-    "modules",
-    "objects",
-    "packed-refs",
-    "refs",
-    "reftable",
-    "shallow",
-    "worktrees",
+    "branches", "commondir", "config", "config.worktree", "gitdir", "hooks", "index", "info", "logs",
+    "modules", "objects", "packed-refs", "refs", "reftable", "shallow", "worktrees",
 ];

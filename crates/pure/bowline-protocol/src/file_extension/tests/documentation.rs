@@ -16,13 +16,7 @@ use crate::file_extension::{
 
 const DOCUMENT: &str = include_str!("../../../../../../docs/extensions.md");
 const METHODS: [&str; 8] = [
-    LIST_METHOD,
-    STAT_METHOD,
-    READ_METHOD,
-    WRITE_METHOD,
-    BATCH_METHOD,
-    WATCH_METHOD,
-    UNWATCH_METHOD,
+    LIST_METHOD, STAT_METHOD, READ_METHOD, WRITE_METHOD, BATCH_METHOD, WATCH_METHOD, UNWATCH_METHOD,
     CHANGED_METHOD,
 ];
 

@@ -194,22 +194,8 @@ fn any_stream() -> impl Strategy<Value = Vec<u8>> {
 /// Coloured lines, of which several pieces are long enough to be deferred, and bytes that may end one.
 fn any_coloured_stream() -> impl Strategy<Value = Vec<u8>> {
     let ends: Vec<&[u8]> = vec![
-        b"",
-        b"",
-        b"",
-        b"\x1b",
-        b"\x1b[",
-        b"\x1b]",
-        b"\xc3",
-        b"\xc3\xa4",
-        b"\xe2\x86\x92",
-        b"\x9b",
-        b"\x9d",
-        b"\xc2\x9d",
-        b"\xc2\xa0",
-        b"\x07",
-        b"@",
-        b"\n",
+        b"", b"", b"", b"\x1b", b"\x1b[", b"\x1b]", b"\xc3", b"\xc3\xa4", b"\xe2\x86\x92", b"\x9b", b"\x9d",
+        b"\xc2\x9d", b"\xc2\xa0", b"\x07", b"@", b"\n",
     ];
     let line = ("[ -~]{0,60}", 0u8..8, prop::sample::select(ends));
     (prop::collection::vec(line, 1..8), 0usize..2000).prop_map(|(lines, times)| {

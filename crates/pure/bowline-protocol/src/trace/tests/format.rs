@@ -4,7 +4,7 @@ use expect_test::{Expect, expect};
 use proptest::prelude::*;
 
 use crate::trace::{
-    Backlog, BacklogItem, TraceEntry, TraceGap, TraceLine, TraceReader, TraceRecord, TraceSide, decode_line,
+    Backlog, BacklogItem, TraceEntry, TraceGap, TraceReader, TraceRecord, TraceSide, decode_line,
     encode_entry, encode_gap, encode_header,
 };
 
@@ -34,7 +34,7 @@ fn any_bytes_are_one_line_that_reads_back() {
         let line = encode_entry(&entry(message));
         let (end, body) = line.split_last().unwrap();
         assert_eq!((*end, body.contains(&b'\n')), (b'\n', false));
-        assert_eq!(decode_line(body), Some(TraceLine::Message(entry(message))));
+        assert_eq!(decode_line(body), Some(TraceRecord::Message(entry(message))));
         out += &String::from_utf8(line).unwrap().chars().take(110).collect::<String>();
     }
     expect![[r#"
@@ -58,7 +58,7 @@ proptest! {
         let bytes: Vec<u8> = bytes.into_iter().filter(|byte| *byte != b'\n').collect();
         let entry = TraceEntry { elapsed_us, from: TraceSide::Agent, to: TraceSide::Proxy, bytes };
         let line = encode_entry(&entry);
-        prop_assert_eq!(decode_line(&line[..line.len() - 1]), Some(TraceLine::Message(entry)));
+        prop_assert_eq!(decode_line(&line[..line.len() - 1]), Some(TraceRecord::Message(entry)));
     }
 
     #[test]
