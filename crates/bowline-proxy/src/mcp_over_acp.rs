@@ -65,7 +65,7 @@ impl Service for McpOverAcpService {
         request: IncomingRequest<'_>,
     ) -> Result<ServiceResponse, UncheckedParamsError> {
         let method = request.method.to_owned();
-        let message = match request.params.parse_with(serde_json::from_str::<McpMessage>)? {
+        let message = match request.params.parse_with(|text| serde_json::from_str::<McpMessage>(text))? {
             Ok(message) if method == MESSAGE_METHOD => message,
             Ok(_) => return Ok(refuse(RpcError::UnknownMethod { method: Some(method) })),
             Err(error) => return Ok(refuse(RpcError::InvalidParams { reason: error.to_string() })),
@@ -90,7 +90,9 @@ impl Service for McpOverAcpService {
         method: &str,
         params: RawParams<'_>,
     ) -> Result<Option<BoxFuture<'static, ()>>, UncheckedParamsError> {
-        let Ok(message) = params.parse_with(serde_json::from_str::<McpMessage>)? else { return Ok(None) };
+        let Ok(message) = params.parse_with(|text| serde_json::from_str::<McpMessage>(text))? else {
+            return Ok(None);
+        };
         let tunnel = self.injector.find_tunnel(&message.server_id).filter(|_| method == MESSAGE_METHOD);
         Ok(tunnel.map(|tunnel| -> BoxFuture<'static, ()> {
             Box::pin(async move { tunnel.notify(message).await })
