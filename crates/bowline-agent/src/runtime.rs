@@ -30,7 +30,6 @@ mod client_texts;
 mod disk_checks;
 pub(crate) mod disk_comparison;
 mod error;
-mod files;
 mod search;
 mod terminals;
 mod workspace_server;

@@ -7,7 +7,6 @@ use std::time::Duration;
 use bowline_protocol::capabilities::ClientMethod;
 use bowline_protocol::file_extension::{DirectoryEntry, FileType, ListDirectoryRequest};
 use bowline_protocol::quirks::{PeerRole, Quirk, QuirkMode, Workaround};
-use bowline_protocol::rpc_error::RpcError;
 use bowline_protocol::schema::v1::{
     CreateTerminalRequest, EnvVariable, KillTerminalRequest, ReadTextFileRequest, ReleaseTerminalRequest,
     SessionId, TerminalExitStatus, TerminalId, TerminalOutputRequest, WaitForTerminalExitRequest,
@@ -16,12 +15,9 @@ use bowline_protocol::schema::v1::{
 use bowline_protocol::terminal::CommandExit;
 use bowline_text::lines::{LineWindow, slice_lines};
 use bowline_wire::{CallError, ClientHandle};
-use bowline_workspace::files::{FileBackend, Requester, TextReadOutcome, TextWriteOutcome};
 use bowline_workspace::list::{IgnoredFiles, ListEntry, ListOptions, Listing};
-use bowline_workspace::search::{SearchQuery, SearchResult};
-use bowline_workspace::terminals::{CommandRequest, TerminalBackend, TerminalSnapshot};
+use bowline_workspace::terminals::CommandRequest;
 use bowline_workspace::walker::EntryKind;
-use bowline_workspace::workspace::TextSource;
 use tokio::time::timeout;
 
 use super::RuntimeError;
@@ -166,27 +162,6 @@ impl ClientFiles {
     }
 }
 
-impl FileBackend for ClientFiles {
-    async fn read(&self, path: &str, window: LineWindow) -> Result<TextReadOutcome, RpcError> {
-        let text = Self::read(self, path, window).await?;
-        let is_whole = (window == LineWindow::default()).then_some(true);
-        Ok(TextReadOutcome { text, source: TextSource::Document, is_whole })
-    }
-
-    async fn write(&self, path: &str, content: String, _: &Requester) -> Result<TextWriteOutcome, RpcError> {
-        Self::write(self, path, content).await?;
-        Ok(TextWriteOutcome::default())
-    }
-
-    async fn list(&self, path: &str, options: ListOptions) -> Result<Listing, RpcError> {
-        Ok(Self::list(self, path, options).await?)
-    }
-
-    async fn search(&self, _: SearchQuery, _: Option<String>) -> Result<SearchResult, RpcError> {
-        Err(RpcError::UnknownMethod { method: None })
-    }
-}
-
 fn to_list_entry(entry: DirectoryEntry) -> ListEntry {
     ListEntry {
         path: entry.name,
@@ -309,41 +284,5 @@ impl CommandEnd {
             (None, Some(code)) => Self::Known(CommandExit::Code(i32::try_from(code).unwrap_or(-1))),
             (None, None) => Self::Unknown,
         }
-    }
-
-    fn into_exit(self) -> Result<CommandExit, RpcError> {
-        match self {
-            Self::Known(exit) => Ok(exit),
-            Self::Unknown => {
-                Err(RpcError::Internal { reason: "the editor does not say how the command ended".to_owned() })
-            }
-        }
-    }
-}
-
-impl TerminalBackend for ClientTerminals {
-    async fn create(&self, request: CommandRequest) -> Result<TerminalId, RpcError> {
-        let create = Self::create(self, request, std::future::pending());
-        let method = ClientMethod::CreateTerminal.wire_name();
-        let after = self.timeouts.review;
-        let created = timeout(after, create).await;
-        Ok(created.unwrap_or(Err(RuntimeError::TimedOut { method, after }))?)
-    }
-
-    async fn output(&self, id: &TerminalId) -> Result<TerminalSnapshot, RpcError> {
-        let (text, truncated, end) = Self::output(self, id).await?;
-        Ok(TerminalSnapshot { text, truncated, exit: end.map(CommandEnd::into_exit).transpose()? })
-    }
-
-    async fn wait(&self, id: &TerminalId) -> Result<CommandExit, RpcError> {
-        Self::wait(self, id).await?.into_exit()
-    }
-
-    async fn kill(&self, id: &TerminalId) -> Result<(), RpcError> {
-        Ok(Self::kill(self, id).await?)
-    }
-
-    async fn release(&self, id: &TerminalId) -> Result<(), RpcError> {
-        Ok(Self::release(self, id).await?)
     }
 }
