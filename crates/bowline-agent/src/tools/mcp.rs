@@ -96,7 +96,7 @@ pub(crate) async fn call_mcp_tool(
     let authorization = active_call
         .toolbox
         .permissions
-        .authorize_mcp_tool(active_call.call, active_call.cx, request, definition)
+        .authorize_with_definition(active_call.call, active_call.cx, request, Some(definition))
         .await;
     let mut authorization =
         authorization.map_err(|denial| CallStop::from(denial).with_content(preview.clone()))?;
@@ -110,12 +110,8 @@ pub(crate) async fn call_mcp_tool(
     active_call.mark_running().await;
     let McpAnswer { text, images, failed } = call_with_progress(active_call, source, input).await;
     let failure = failed.then(|| text.clone());
-    if let Err(error) = authorization
-        .record_outcome(OperationOutcome { bytes: Some(text.len()), failure, ..OperationOutcome::default() })
-        .await
-    {
-        active_call.runtime().options().log.write_line(error);
-    }
+    let outcome = OperationOutcome { bytes: Some(text.len()), failure, ..OperationOutcome::default() };
+    authorization.log_outcome(outcome).await;
     let output = json!({ "text": text, "images": images.len() });
     Ok(ToolOutput {
         content: Some(excerpt(&text)),
