@@ -5,13 +5,11 @@ use std::time::Duration;
 
 use bowline_access::approvals::BoxFuture;
 use bowline_conversation::conversation::{ToolSpec, ToolUseInput};
-use bowline_mcp::client::{McpError, WorkspaceServer};
 use bowline_policy::audit::AuditAction;
 use bowline_policy::operation::{Operation, OperationKind, OperationTarget};
 use bowline_policy::question::QuestionItem;
 use bowline_protocol::schema::v1::{ToolCallUpdateFields, ToolKind};
-use bowline_tools::mcp_tools::McpCallOutput;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio::time::sleep;
 
@@ -37,24 +35,6 @@ pub trait McpSource: Send + Sync + 'static {
         input: &'a Value,
         progress: &'a (dyn Fn(String) + Send + Sync),
     ) -> BoxFuture<'a, McpAnswer>;
-
-    /// Returns the server that is a workspace, if there is one now.
-    fn workspace_server(&self) -> Option<WorkspaceServer> {
-        None
-    }
-
-    /// Calls a tool of a workspace server by the server's name for it. Dropping the future cancels the call.
-    fn call_workspace_tool<'a>(
-        &'a self,
-        server: &'a WorkspaceServer,
-        tool: &'a str,
-        _: Map<String, Value>,
-        _: &'a (dyn Fn(String) + Send + Sync),
-    ) -> BoxFuture<'a, Result<McpCallOutput, McpError>> {
-        let why = format!("it has no tool {tool}");
-        let server = server.name.clone();
-        Box::pin(std::future::ready(Err(McpError::NotReady { server, why })))
-    }
 }
 
 /// The answer of an MCP server's tool.
