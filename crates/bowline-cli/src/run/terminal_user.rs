@@ -396,26 +396,12 @@ fn lasting_reply(
             vec![chosen.ok_or(ReplyParseError::Unrecognized)?.clone()]
         }
     };
-    Ok(QuestionReply::Answered(QuestionAnswer {
-        choice,
-        lifetime,
-        scope,
-        reason: None,
-        option_id: None,
-        edited_text: None,
-    }))
+    Ok(QuestionReply::Answered(QuestionAnswer { scope, ..QuestionAnswer::new(choice, lifetime) }))
 }
 
 fn deny_reply(reason: &str) -> QuestionReply {
     let reason = Some(reason.trim().to_owned()).filter(|reason| !reason.is_empty());
-    QuestionReply::Answered(QuestionAnswer {
-        choice: AnswerChoice::Deny,
-        lifetime: AnswerLifetime::Once,
-        scope: Vec::new(),
-        reason,
-        option_id: None,
-        edited_text: None,
-    })
+    QuestionReply::deny_because(reason)
 }
 
 /// Describes the default scope of a lasting answer.
