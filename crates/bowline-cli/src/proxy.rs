@@ -12,19 +12,20 @@ use bowline_protocol::relay::mcp_servers::McpTransport;
 use bowline_protocol::terminal::CommandExit;
 use bowline_protocol::trace::TraceSide;
 use bowline_proxy::{
-    BoxReader, BoxWriter, CallerSlot, EngineInterceptor, EngineSessions, InjectorOptions, InterceptorChain,
-    PeerStreams, Proxy, ProxyEndReason, ProxyOptions, ServerInjector,
+    CallerSlot, EngineInterceptor, EngineSessions, InjectorOptions, InterceptorChain, PeerStreams, Proxy,
+    ProxyEndReason, ProxyOptions, ServerInjector,
 };
 use bowline_text::display::quote;
 use bowline_wire::{Direction, RecordedStream, WireRecorder};
-use bowline_workspace::terminals::{SupervisedProgram, SupervisorProgram};
+use bowline_workspace::terminals::SupervisedProgram;
 use clap::{Args, ValueEnum};
 use tokio::time::timeout;
 
-use crate::mcp::{token, wait_for_signal};
+use crate::mcp::token;
+use crate::signals::wait_for_signal;
 use bowline_client::agents::AgentCommand;
 use bowline_client::error::CliError;
-use bowline_client::launch::SUPERVISOR_COMMAND;
+use bowline_client::launch::own_supervisor;
 use bowline_client::launch::spawn_error;
 use bowline_client::trace::TraceRecorder;
 use engine::LocalEngine;
@@ -157,9 +158,7 @@ pub(crate) async fn run(arguments: ProxyArguments) -> Result<ExitCode, CliError>
         .map(|file| begin(file, (TraceSide::Client, TraceSide::Proxy)))
         .transpose()?;
     let program = AgentCommand::from_words(&arguments.agent).program(&cwd, std::env::vars_os())?;
-    let current_exe = std::env::current_exe().context("cannot find the bowline program")?;
-    let supervisor =
-        SupervisorProgram { program: current_exe.clone(), args: vec![SUPERVISOR_COMMAND.into()] };
+    let supervisor = own_supervisor()?;
     let caller_slot = CallerSlot::default();
     let engine = LocalEngine::new(
         arguments.engine.local_engine_options(&cwd, supervisor.clone())?,
@@ -172,12 +171,13 @@ pub(crate) async fn run(arguments: ProxyArguments) -> Result<ExitCode, CliError>
         // A closed or blocked stderr must not delay anything else.
         tokio::io::copy(&mut stderr, &mut tokio::io::stderr()).await.map_or_else(drop, drop);
     });
-    let agent =
-        record_streams(PeerStreams { reader: Box::new(streams.stdio), writer: Box::new(writer) }, trace);
+    let agent = PeerStreams { reader: Box::new(streams.stdio), writer: Box::new(writer) };
+    let agent = record_streams(agent, trace, (Direction::Received, Direction::Sent));
     let (reader, writer) = bowline_wire::standard_streams();
     // This trace is recorded from the editor's side: messages received here are on their way to the agent, and count as
     // sent.
-    let editor = record_streams_reversed(PeerStreams { reader, writer }, trace_editor);
+    let directions = (Direction::Sent, Direction::Received);
+    let editor = record_streams(PeerStreams { reader, writer }, trace_editor, directions);
     // Dropped at the end of this function, along with its sockets.
     let sockets = SocketDir::new_in(std::env::temp_dir());
     let engine_sessions = EngineSessions::new(arguments.engine.engine_options());
@@ -194,7 +194,7 @@ pub(crate) async fn run(arguments: ProxyArguments) -> Result<ExitCode, CliError>
             secrets.add(&secret);
             Ok(secret)
         }),
-        bridge_command: (current_exe, vec!["mcp-bridge".to_owned()]),
+        bridge_command: (supervisor.program.clone(), vec!["mcp-bridge".to_owned()]),
         socket_dir: sockets.create_on_demand(),
         rules: if arguments.engine.engine_options().enforce_policy {
             PolicyStatus::Undecided
@@ -268,20 +268,13 @@ fn open_trace(
     Ok(Arc::new(TraceRecorder::begin(&cwd.join(file), &[cwd.to_owned()])?).recorder(sides.0, sides.1))
 }
 
-fn record_streams(streams: PeerStreams, recorder: Option<Arc<dyn WireRecorder>>) -> PeerStreams {
+fn record_streams(
+    streams: PeerStreams,
+    recorder: Option<Arc<dyn WireRecorder>>,
+    (read, written): (Direction, Direction),
+) -> PeerStreams {
     let Some(recorder) = recorder else { return streams };
-    let reader: BoxReader =
-        Box::new(RecordedStream::new(streams.reader, recorder.clone(), Direction::Received, MAX_TRACED_LINE));
-    let writer: BoxWriter =
-        Box::new(RecordedStream::new(streams.writer, recorder, Direction::Sent, MAX_TRACED_LINE));
-    PeerStreams { reader, writer }
-}
-
-fn record_streams_reversed(streams: PeerStreams, recorder: Option<Arc<dyn WireRecorder>>) -> PeerStreams {
-    let Some(recorder) = recorder else { return streams };
-    let reader: BoxReader =
-        Box::new(RecordedStream::new(streams.reader, recorder.clone(), Direction::Sent, MAX_TRACED_LINE));
-    let writer: BoxWriter =
-        Box::new(RecordedStream::new(streams.writer, recorder, Direction::Received, MAX_TRACED_LINE));
-    PeerStreams { reader, writer }
+    let reader = RecordedStream::new(streams.reader, recorder.clone(), read, MAX_TRACED_LINE);
+    let writer = RecordedStream::new(streams.writer, recorder, written, MAX_TRACED_LINE);
+    PeerStreams { reader: Box::new(reader), writer: Box::new(writer) }
 }

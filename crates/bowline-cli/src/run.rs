@@ -328,8 +328,7 @@ impl PromptRun {
             self.front_end.print_notice(&message);
         }
         let mut launch =
-            AgentLauncher::open_with_recorders(self.client.clone(), dirs, self.front_end.clone(), recorders)
-                .await?;
+            AgentLauncher::open(self.client.clone(), dirs, self.front_end.clone(), recorders).await?;
         launch.reopen_method = ReopenMethod::Resume;
         let roots = launch.host.workspace().roots().iter().map(|(root, _)| root.to_owned());
         self.front_end.set_roots(roots.collect());

@@ -11,7 +11,6 @@ use bowline_workspace::workspace::{ListedChange, UndoOutcome, Workspace};
 use crate::panes::changes::{ChangeEntry, RecentChanges, is_possibly_users, select_newest};
 use bowline_client::common::names::SessionNames;
 use bowline_client::common::times::format_age_of;
-use bowline_client::error::CliError;
 use bowline_storage::clock::now;
 
 /// The maximum number of pages of sessions read.
@@ -94,16 +93,4 @@ pub(super) fn describe_undo(verb: &str, outcome: &UndoOutcome) -> String {
 /// Describes that an agent did not answer in time.
 pub(super) fn describe_timeout(action: &str, timeout: Duration) -> String {
     format!("the agent did not {action} within {} s", timeout.as_secs())
-}
-
-/// Describes why a request failed.
-pub(super) fn describe_ending(error: &CliError) -> String {
-    match error {
-        CliError::Failed(cause) => format!("{cause:#}"),
-        CliError::Usage(text)
-        | CliError::TimedOut(text)
-        | CliError::NoSession(text)
-        | CliError::Denied(text) => text.clone(),
-        CliError::LoginRequired(_) | CliError::Interrupted | CliError::Terminated(_) => error.to_string(),
-    }
 }
