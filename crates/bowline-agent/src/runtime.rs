@@ -109,12 +109,6 @@ pub struct BackendChoice {
 }
 
 impl BackendChoice {
-    /// Returns the choice for a client.
-    #[must_use]
-    pub fn for_client(client: &ClientHandle) -> Self {
-        Self::from_gate(&client.gate())
-    }
-
     /// Returns the choice for a client with these capabilities.
     #[must_use]
     pub fn from_gate(client: &ClientCapabilityGate) -> Self {
@@ -229,7 +223,7 @@ impl SessionRuntime {
         let cwd = LexicalPath::parse(cwd)?;
         let additional_directories =
             additional_directories.iter().map(LexicalPath::parse).collect::<Result<_, _>>()?;
-        let backend_choice = BackendChoice::for_client(&client);
+        let backend_choice = BackendChoice::from_gate(&client.gate());
         let inner = Inner {
             client,
             session,
