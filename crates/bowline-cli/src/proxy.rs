@@ -21,13 +21,13 @@ use bowline_workspace::terminals::SupervisedProgram;
 use clap::{Args, ValueEnum};
 use tokio::time::timeout;
 
-use crate::mcp::token;
 use crate::signals::wait_for_signal;
 use bowline_client::agents::AgentCommand;
 use bowline_client::error::CliError;
 use bowline_client::launch::own_supervisor;
 use bowline_client::launch::spawn_error;
 use bowline_client::trace::TraceRecorder;
+use bowline_serve::token::random_hex;
 use engine::LocalEngine;
 use redact::TraceSecrets;
 use sockets::SocketDir;
@@ -190,7 +190,7 @@ pub(crate) async fn run(arguments: ProxyArguments) -> Result<ExitCode, CliError>
         },
         version: env!("CARGO_PKG_VERSION").to_owned(),
         generate_secret: Box::new(move || {
-            let secret = token::generate().map_err(std::io::Error::other)?;
+            let secret = random_hex::<32>().map_err(std::io::Error::other)?;
             secrets.add(&secret);
             Ok(secret)
         }),
