@@ -1,6 +1,7 @@
 //! The agent's protocol methods, as the client calls them.
 
 use std::collections::HashMap;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bowline_mcp::client::{McpNotificationRouter, McpOverAcp};
@@ -98,9 +99,17 @@ impl BowlineAgent {
         &self,
         cx: &AgentContext,
         method: OpenMethod,
-        directories: SessionDirectories,
+        (cwd, additional_directories): (PathBuf, Vec<PathBuf>),
         servers: &[McpServer],
     ) -> Result<Arc<AgentSession>, RpcError> {
+        let directories =
+            SessionDirectories::from_request(cwd, additional_directories, &self.resources.options)?;
+        match &method {
+            OpenMethod::New => directories.check_exists(cx.client(), servers).await?,
+            // An open session of this connection is opened again.
+            OpenMethod::Load(id) | OpenMethod::Resume(id) => self.close_and_forget(id).await,
+            OpenMethod::Fork(_) => {}
+        }
         if self.sessions().len() >= MAX_SESSIONS {
             return Err(RpcError::Busy { limit: MAX_SESSIONS as u64 });
         }
@@ -206,10 +215,7 @@ impl Agent for BowlineAgent {
         request: NewSessionRequest,
         cx: AgentContext,
     ) -> Result<NewSessionResponse, Error> {
-        let directories = SessionDirectories::from_request(
-            request.cwd, request.additional_directories, &self.resources.options,
-        )?;
-        directories.check_exists(cx.client(), &request.mcp_servers).await?;
+        let directories = (request.cwd, request.additional_directories);
         let session = self.open_session(&cx, OpenMethod::New, directories, &request.mcp_servers).await?;
         Ok(session.with_config_view(|view| {
             NewSessionResponse::new(session.id().clone())
@@ -223,10 +229,7 @@ impl Agent for BowlineAgent {
         request: LoadSessionRequest,
         cx: AgentContext,
     ) -> Result<LoadSessionResponse, Error> {
-        let directories = SessionDirectories::from_request(
-            request.cwd, request.additional_directories, &self.resources.options,
-        )?;
-        self.close_and_forget(&request.session_id).await;
+        let directories = (request.cwd, request.additional_directories);
         let session = self
             .open_session(&cx, OpenMethod::Load(request.session_id), directories, &request.mcp_servers)
             .await?;
@@ -244,10 +247,7 @@ impl Agent for BowlineAgent {
         request: ResumeSessionRequest,
         cx: AgentContext,
     ) -> Result<ResumeSessionResponse, Error> {
-        let directories = SessionDirectories::from_request(
-            request.cwd, request.additional_directories, &self.resources.options,
-        )?;
-        self.close_and_forget(&request.session_id).await;
+        let directories = (request.cwd, request.additional_directories);
         let session = self
             .open_session(&cx, OpenMethod::Resume(request.session_id), directories, &request.mcp_servers)
             .await?;
@@ -265,9 +265,7 @@ impl Agent for BowlineAgent {
         request: ForkSessionRequest,
         cx: AgentContext,
     ) -> Result<ForkSessionResponse, Error> {
-        let directories = SessionDirectories::from_request(
-            request.cwd, request.additional_directories, &self.resources.options,
-        )?;
+        let directories = (request.cwd, request.additional_directories);
         let session = self
             .open_session(&cx, OpenMethod::Fork(request.session_id), directories, &request.mcp_servers)
             .await?;

@@ -280,18 +280,9 @@ impl Permissions {
         self.authorize_with_definition(call, cx, request, None).await
     }
 
-    /// Authorizes a call of an MCP server's tool. An approval holds for this definition of the tool.
-    pub(crate) async fn authorize_mcp_tool(
-        &self,
-        call: &ToolUse,
-        cx: &CallContext,
-        request: OperationRequest,
-        definition: ContentHash,
-    ) -> Result<Authorization, Denial> {
-        self.authorize_with_definition(call, cx, request, Some(definition)).await
-    }
-
-    async fn authorize_with_definition(
+    /// Authorizes an operation that the client does not decide. An approval of an MCP server's tool holds for this
+    /// definition of the tool.
+    pub(crate) async fn authorize_with_definition(
         &self,
         call: &ToolUse,
         cx: &CallContext,

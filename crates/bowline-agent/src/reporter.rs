@@ -2,11 +2,12 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use bowline_conversation::transcript::CondensedUpdates;
 use bowline_protocol::builders::IntoSessionUpdate;
 use bowline_protocol::permission::{PermissionBroker, PermissionRequestDetails, PermissionRequestError};
 use bowline_protocol::schema::v1::{
     ContentBlock, ContentChunk, MessageId, RequestPermissionRequest, SessionId, SessionUpdate, ToolCall,
-    ToolCallId, ToolCallStatus, ToolCallUpdate, ToolCallUpdateFields,
+    ToolCallId, ToolCallStatus, ToolCallUpdateFields,
 };
 use bowline_protocol::tracker::{MAX_TRACKED_CALLS, ToolCallTracker, TrackerError};
 use bowline_wire::{CallError, ClientHandle};
@@ -32,10 +33,9 @@ struct Inner {
 #[derive(Debug)]
 struct State {
     calls: ToolCallTracker,
-    unsaved: Vec<SessionUpdate>,
-    // Invariant: roughly the bytes of `unsaved`, and those of its last update.
+    unsaved: CondensedUpdates,
+    // Invariant: at least the bytes of `unsaved`.
     unsaved_bytes: usize,
-    last_bytes: usize,
 }
 
 impl Reporter {
@@ -43,7 +43,7 @@ impl Reporter {
     #[must_use]
     pub fn new(client: ClientHandle, session: SessionId, turn: u64) -> Self {
         let calls = ToolCallTracker::with_prefix(format!("turn{turn}"));
-        let state = State { calls, unsaved: Vec::new(), unsaved_bytes: 0, last_bytes: 0 };
+        let state = State { calls, unsaved: CondensedUpdates::default(), unsaved_bytes: 0 };
         Self { inner: Arc::new(Inner { session, client, state: Mutex::new(state) }) }
     }
 
@@ -174,12 +174,12 @@ impl Reporter {
         }
     }
 
-    /// Takes the updates recorded since the last time.
+    /// Takes the updates recorded since the last time, condensed.
     #[must_use]
     pub fn take_unsaved(&self) -> Vec<SessionUpdate> {
         let mut state = self.state();
-        (state.unsaved_bytes, state.last_bytes) = (0, 0);
-        std::mem::take(&mut state.unsaved)
+        state.unsaved_bytes = 0;
+        std::mem::take(&mut state.unsaved).into_updates()
     }
 
     /// Returns whether enough updates are unsaved that they should be saved now.
@@ -212,26 +212,9 @@ impl State {
     }
 
     fn record_update(&mut self, update: &SessionUpdate) {
-        let text = chunk_text(update);
-        let bytes = text.map_or_else(|| json_size(update), str::len);
-        self.unsaved_bytes += bytes;
-        if let (Some(text), Some(last)) = (text, self.unsaved.last_mut())
-            && is_continued_by(last, update)
-        {
-            append_text(last, text);
-            self.last_bytes += bytes;
-            return;
-        }
-        // A running command's new content replaces its previous content.
-        if let Some(last) = self.unsaved.last_mut()
-            && is_replaced_by(last, update)
-        {
-            *last = update.clone();
-            self.unsaved_bytes -= self.last_bytes;
-        } else {
-            self.unsaved.push(update.clone());
-        }
-        self.last_bytes = bytes;
+        // An update that cannot be serialised takes no space.
+        self.unsaved_bytes += serde_json::to_vec(update).map_or(0, |json| json.len());
+        self.unsaved.push(update.clone());
     }
 }
 
@@ -248,71 +231,4 @@ pub enum ReportError {
 
 fn text_chunk(message: &MessageId, text: impl Into<String>) -> ContentChunk {
     ContentChunk::new(ContentBlock::from(text.into())).message_id(message.clone())
-}
-
-fn content_chunk(update: &SessionUpdate) -> Option<&ContentChunk> {
-    match update {
-        SessionUpdate::UserMessageChunk(chunk)
-        | SessionUpdate::AgentMessageChunk(chunk)
-        | SessionUpdate::AgentThoughtChunk(chunk) => Some(chunk),
-        _ => None,
-    }
-}
-
-fn chunk_text(update: &SessionUpdate) -> Option<&str> {
-    match &content_chunk(update)?.content {
-        ContentBlock::Text(text) => Some(&text.text),
-        _ => None,
-    }
-}
-
-/// Returns the size of an update in the record, in bytes.
-fn json_size(update: &SessionUpdate) -> usize {
-    let mut counter = ByteCounter(0);
-    // An update that cannot be serialised takes no space.
-    serde_json::to_writer(&mut counter, update).ok();
-    counter.0
-}
-
-/// Counts the bytes written to it.
-struct ByteCounter(usize);
-
-impl std::io::Write for ByteCounter {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0 += bytes.len();
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
-}
-
-/// Returns whether both updates only set the content of the same call, so that the second supersedes the first.
-fn is_replaced_by(last: &SessionUpdate, next: &SessionUpdate) -> bool {
-    let (SessionUpdate::ToolCallUpdate(last), SessionUpdate::ToolCallUpdate(next)) = (last, next) else {
-        return false;
-    };
-    let is_content_only = |update: &ToolCallUpdate| {
-        let content = update.fields.content.clone();
-        content.is_some() && update.fields == ToolCallUpdateFields::new().content(content)
-    };
-    last.tool_call_id == next.tool_call_id && is_content_only(last) && is_content_only(next)
-}
-
-/// Returns whether `next` continues the same message, so that one record can hold both.
-fn is_continued_by(last: &SessionUpdate, next: &SessionUpdate) -> bool {
-    let same_kind = std::mem::discriminant(last) == std::mem::discriminant(next);
-    let id = |update| content_chunk(update).and_then(|chunk: &ContentChunk| chunk.message_id.clone());
-    same_kind && chunk_text(last).is_some() && id(last).is_some() && id(last) == id(next)
-}
-
-fn append_text(last: &mut SessionUpdate, text: &str) {
-    if let SessionUpdate::UserMessageChunk(chunk)
-    | SessionUpdate::AgentMessageChunk(chunk)
-    | SessionUpdate::AgentThoughtChunk(chunk) = last
-        && let ContentBlock::Text(existing) = &mut chunk.content
-    {
-        existing.text.push_str(text);
-    }
 }

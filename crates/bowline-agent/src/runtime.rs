@@ -8,6 +8,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
+use bowline_mcp::client::McpServers;
 use bowline_policy::operation::{Operation, OperationKind, OperationTarget};
 use bowline_policy::paths::{self, Access, AdmissionError, LexicalPath, PathError, Root, RootMode};
 use bowline_protocol::capabilities::{ClientCapabilityGate, ClientMethod};
@@ -30,7 +31,6 @@ mod client_texts;
 mod disk_checks;
 pub(crate) mod disk_comparison;
 mod error;
-mod files;
 mod search;
 mod terminals;
 mod workspace_server;
@@ -44,7 +44,6 @@ pub use terminals::{RuntimeTerminalOutput, RuntimeTerminals};
 pub use workspace_server::AdoptedWorkspace;
 
 use crate::agent_options::{AgentOptions, AgentPaths, ToolSet};
-use crate::tools::mcp::McpSource;
 use client_texts::ClientTexts;
 use disk_checks::DiskChecks;
 use disk_comparison::DiskContent;
@@ -110,12 +109,6 @@ pub struct BackendChoice {
 }
 
 impl BackendChoice {
-    /// Returns the choice for a client.
-    #[must_use]
-    pub fn for_client(client: &ClientHandle) -> Self {
-        Self::from_gate(&client.gate())
-    }
-
     /// Returns the choice for a client with these capabilities.
     #[must_use]
     pub fn from_gate(client: &ClientCapabilityGate) -> Self {
@@ -230,7 +223,7 @@ impl SessionRuntime {
         let cwd = LexicalPath::parse(cwd)?;
         let additional_directories =
             additional_directories.iter().map(LexicalPath::parse).collect::<Result<_, _>>()?;
-        let backend_choice = BackendChoice::for_client(&client);
+        let backend_choice = BackendChoice::from_gate(&client.gate());
         let inner = Inner {
             client,
             session,
@@ -296,16 +289,16 @@ impl SessionRuntime {
     /// Adopts a workspace server of the client, if it has one, for methods that the client does not serve itself.
     /// Returns the description of the backends the first time. Dual tool sets name their machine, so they are not
     /// redirected.
-    pub fn adopt_workspace(&self, source: &Arc<dyn McpSource>) -> Option<Vec<String>> {
+    pub fn adopt_workspace(&self, servers: &Arc<McpServers>) -> Option<Vec<String>> {
         if self.adopted_workspace().is_some() || self.options().tool_set == ToolSet::Dual {
             return None;
         }
         let base = self.inner.backend_choice;
-        let server = source.workspace_server()?;
+        let server = servers.workspace()?;
         if base.with_workspace(server.serves, self.options().is_shell_enabled) == base {
             return None;
         }
-        let workspace = AdoptedWorkspace::new(server, source.clone());
+        let workspace = AdoptedWorkspace::new(server, servers.clone());
         // A concurrent call has adopted the same server.
         self.inner.adopted_workspace.set(workspace).ok()?;
         Some(self.describe())

@@ -247,7 +247,7 @@ pub trait SessionStore: fmt::Debug + Send + Sync {
 
 /// The exclusive right to change a session. It is released once it is dropped and pending operations are done, and in
 /// any case when the process ends.
-pub trait SessionLease: fmt::Debug + Send + Sync {
+pub trait SessionLease: fmt::Debug + Send + Sync + 'static {
     /// Appends to the session, atomically.
     ///
     /// Records that could not be saved wait in memory, up to [`MAX_WAITING_BYTES`], and are written before the next
@@ -267,5 +267,7 @@ pub trait SessionLease: fmt::Debug + Send + Sync {
     ///
     /// # Errors
     /// Fails if unsaved records still cannot be saved. The session is released all the same, without them.
-    fn close(self: Box<Self>) -> StoreFuture<'static, ()>;
+    fn close(self: Box<Self>) -> StoreFuture<'static, ()> {
+        Box::pin(async move { self.append(Vec::new(), Durability::Synced).await })
+    }
 }

@@ -63,20 +63,6 @@ pub enum ToolCallOutcome {
     Cancelled,
 }
 
-/// The parts of a toolbox.
-pub struct ToolboxParts {
-    /// The session's backends.
-    pub runtime: SessionRuntime,
-    /// The MCP servers of the session, if any.
-    pub mcp: Option<Arc<dyn McpSource>>,
-}
-
-impl std::fmt::Debug for ToolboxParts {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("ToolParts").finish_non_exhaustive()
-    }
-}
-
 /// The tools of a session. Clones share their state.
 #[derive(Clone)]
 pub struct Toolbox {
@@ -119,10 +105,9 @@ pub(crate) struct ToolboxInner {
 }
 
 impl Toolbox {
-    /// Returns the tools of a session. Resources are opened when they are needed.
+    /// Returns the tools of a session, with those of its MCP servers, if any. Resources are opened when they are needed.
     #[must_use]
-    pub fn new(parts: ToolboxParts) -> Self {
-        let ToolboxParts { runtime, mcp } = parts;
+    pub fn new(runtime: SessionRuntime, mcp: Option<Arc<dyn McpSource>>) -> Self {
         let options = runtime.options();
         let own_tools =
             specs::build_tools(options.tool_set, runtime.backend_choice(), options.is_shell_enabled);
@@ -144,12 +129,6 @@ impl Toolbox {
     #[must_use]
     pub fn runtime(&self) -> &SessionRuntime {
         &self.inner.runtime
-    }
-
-    /// Adopts a workspace server of the client, if one is there by now, for methods that the client does not serve
-    /// itself. Returns the new description of the backends when that changes them.
-    pub fn adopt_workspace(&self) -> Option<Vec<String>> {
-        self.runtime().adopt_workspace(self.inner.mcp.as_ref()?)
     }
 
     /// Returns the permissions checked before every operation.

@@ -17,16 +17,16 @@ use bowline_agent::model::keys::Keyring;
 use bowline_agent::model::provider::Provider;
 use bowline_policy::mode::AgentMode;
 use bowline_wire::run_agent;
-use bowline_workspace::terminals::{self, SupervisorProgram};
+use bowline_workspace::terminals;
 use clap::{Args, Parser, ValueEnum};
-use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::timeout;
 
+use crate::signals::wait_for_signal;
 use bowline_client::common::console::note_waiting_for;
 use bowline_client::config::Config;
 use bowline_client::environment::UserDirs;
 use bowline_client::environment::quirk_mode;
-use bowline_client::launch::SUPERVISOR_COMMAND;
+use bowline_client::launch::own_supervisor;
 
 /// The time limit for ending all sessions after a signal or after the client disconnects.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(4);
@@ -219,10 +219,8 @@ fn build_model_options(arguments: &AgentArguments, keys: Keyring) -> Result<Cata
 }
 
 fn build_agent_options(arguments: AgentArguments, dirs: &UserDirs) -> Result<AgentOptions> {
-    let program = std::env::current_exe().context("cannot find the bowline program")?;
-    let supervisor = SupervisorProgram { program, args: vec![SUPERVISOR_COMMAND.into()] };
     let environment = std::env::vars_os().filter(|(name, _)| name != SESSION_STORE_VARIABLE);
-    let mut terminal_options = terminals::TerminalOptions::with_environment(supervisor, environment);
+    let mut terminal_options = terminals::TerminalOptions::with_environment(own_supervisor()?, environment);
     terminal_options.temp_directory = std::env::temp_dir();
     let paths = agent_options::AgentPaths {
         state_dir: dirs.state.clone(),
@@ -266,20 +264,4 @@ fn build_agent_options(arguments: AgentArguments, dirs: &UserDirs) -> Result<Age
         settings.log = log::log_to_file(&file)?;
     }
     Ok(settings)
-}
-
-/// Waits for a termination signal and returns its number.
-pub(crate) async fn wait_for_signal() -> u8 {
-    let wait = |kind: SignalKind| async move {
-        match signal(kind) {
-            Ok(mut signal) => drop(signal.recv().await),
-            // If signals cannot be awaited, their default action ends the program.
-            Err(_) => std::future::pending().await,
-        }
-    };
-    tokio::select! {
-        () = wait(SignalKind::hangup()) => 1,
-        () = wait(SignalKind::interrupt()) => 2,
-        () = wait(SignalKind::terminate()) => 15,
-    }
 }

@@ -15,7 +15,7 @@ use bowline_client::common::console::{
 };
 use bowline_client::common::pager::print_paged;
 use bowline_client::common::workspace_location::{WorkspaceLocation, WorkspaceMarker};
-use bowline_client::error::CliError;
+use bowline_client::error::{CliError, failed};
 use entries::EntryQuery;
 
 /// What is asked for: entries are listed if nothing else is.
@@ -230,8 +230,4 @@ pub(crate) fn describe_missing_log(location: &WorkspaceLocation) -> Option<Strin
 
 fn no_log_message(location: &WorkspaceLocation) -> String {
     format!("no agent has done anything in {} yet: there is no audit log", escape_line(&location.root))
-}
-
-fn failed(error: impl Into<anyhow::Error>) -> CliError {
-    CliError::Failed(error.into())
 }

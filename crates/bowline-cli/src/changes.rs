@@ -20,7 +20,7 @@ use bowline_client::common::names::SessionNames;
 use bowline_client::common::other_workspaces;
 use bowline_client::common::pager::print_paged;
 use bowline_client::common::workspace_location::{WorkspaceLocation, WorkspaceMarker};
-use bowline_client::error::CliError;
+use bowline_client::error::{CliError, failed};
 use bowline_storage::clock::now;
 pub(crate) use restore::{RestoreArguments, restore};
 pub(crate) use rewind::{RewindArguments, rewind};
@@ -343,8 +343,4 @@ fn no_changes_message(location: &WorkspaceLocation, command: &str) -> String {
         .map(|hint| format!("\n{hint}"))
         .unwrap_or_default();
     format!("no agent has changed anything in {} yet{hint}", escape_line(&location.root))
-}
-
-fn failed(error: impl Into<anyhow::Error>) -> CliError {
-    CliError::Failed(error.into())
 }

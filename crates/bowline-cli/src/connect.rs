@@ -10,8 +10,8 @@ use bowline_remote::endpoint::Endpoint;
 use bowline_remote::{RemoteError, RemoteOptions, forward};
 use clap::Args;
 
-use crate::agent::wait_for_signal;
 use crate::mcp::token::read_token;
+use crate::signals::wait_for_signal;
 
 /// The environment variable with the token.
 const TOKEN_VARIABLE: &str = "BOWLINE_TOKEN";

@@ -17,11 +17,11 @@ use bowline_policy::operation::OperationKind;
 use bowline_policy::policy::{Effect, OperationKinds, Rule, RuleLifetime, RuleMatcher, RuleSource, RuleSpec};
 use bowline_policy::question::AnswerChoice;
 use bowline_wire::schema::v1::{StopReason, ToolCallStatus};
-use bowline_workspace::terminals::{self, SupervisorProgram};
+use bowline_workspace::terminals::TerminalOptions;
 
-use crate::agent::wait_for_signal;
+use crate::signals::wait_for_signal;
 use bowline_client::error::CliError;
-use bowline_client::launch::SUPERVISOR_COMMAND;
+use bowline_client::launch::terminal_options;
 use editor::DemoEditor;
 use session::DemoSession;
 use tour::Tour;
@@ -115,11 +115,7 @@ async fn take_tour() -> Result<Tour> {
 
 /// Returns the options of the tour's hosts.
 fn host_options(base: &Path) -> Result<HostOptions> {
-    let program = std::env::current_exe().context("cannot find the bowline program")?;
-    let supervisor = SupervisorProgram { program, args: vec![SUPERVISOR_COMMAND.into()] };
-    let defaults = terminals::TerminalOptions::with_environment(supervisor, std::env::vars_os());
-    let terminals = terminals::TerminalOptions { temp_directory: base.to_owned(), ..defaults };
-    Ok(HostOptions::new(terminals))
+    Ok(HostOptions::new(TerminalOptions { temp_directory: base.to_owned(), ..terminal_options()? }))
 }
 
 async fn read_steps(tour: &mut Tour, demo: &DemoSession, config: &Path) -> Result<()> {

@@ -15,7 +15,7 @@ use std::time::Duration;
 use anyhow::{Context as _, anyhow};
 use clap::Args;
 
-use crate::agent::wait_for_signal;
+use crate::signals::wait_for_signal;
 use bowline_client::common::console::{OutputStyle, print};
 use bowline_client::environment::UserDirs;
 use bowline_client::error::CliError;

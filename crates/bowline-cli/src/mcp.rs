@@ -20,21 +20,21 @@ use bowline_mcp::server::{
 };
 use bowline_policy::operation::{Operation, OperationKind, OperationTarget};
 use bowline_policy::paths::Access;
-use bowline_workspace::roots::RootSpec;
-use bowline_workspace::terminals::{self, SupervisorProgram, resolve_command};
+use bowline_workspace::terminals::resolve_command;
 use clap::Args;
 use tokio::net::{TcpListener, lookup_host};
-use tokio::signal::unix::{SignalKind, signal};
 
 use crate::policy::hint::PolicyHint;
+use crate::signals::wait_for_signal;
 use backend::HostSessionBackend;
 use bowline_client::approval_preset;
 use bowline_client::arguments::ApprovalLevel;
+use bowline_client::arguments::options::parse_root;
 use bowline_client::common::console::note_waiting_for;
 use bowline_client::config::Config;
 use bowline_client::environment::UserDirs;
 use bowline_client::error::CliError;
-use bowline_client::launch::SUPERVISOR_COMMAND;
+use bowline_client::launch::{open_document, terminal_options};
 use client_registry::ClientRegistry;
 
 /// The time limit for ending all sessions after a signal.
@@ -204,18 +204,13 @@ async fn open_host(
     let cwd = current_dir.join(arguments.cwd.as_deref().unwrap_or(Path::new("")));
     let project = std::fs::canonicalize(&cwd)
         .map_err(|error| CliError::Usage(format!("--cwd {}: {error}: name a directory", cwd.display())))?;
-    let program = std::env::current_exe().context("cannot find the bowline program")?;
-    let supervisor = SupervisorProgram { program, args: vec![SUPERVISOR_COMMAND.into()] };
-    let mut terminals = terminals::TerminalOptions::with_environment(supervisor, std::env::vars_os());
-    terminals.temp_directory = std::env::temp_dir();
-    let mut settings = HostOptions::new(terminals);
+    let mut settings = HostOptions::new(terminal_options()?);
     settings.workspace.foreign_files = Config::read(&dirs.config)?.ignore_changes;
     settings.writes_through_host_only = true;
     settings.capabilities.write = !arguments.read_only;
     settings.capabilities.terminal = !arguments.read_only && !arguments.no_terminal;
     settings.preset = arguments.approve.map(approval_preset);
-    settings.additional_roots =
-        arguments.add_dir.iter().map(|text| parse_extra_root(&current_dir, text)).collect();
+    settings.additional_roots = arguments.add_dir.iter().map(|text| parse_root(text, &current_dir)).collect();
     let policy = match &arguments.policy {
         Some(file) => std::fs::canonicalize(current_dir.join(file))
             .map_err(|error| CliError::Usage(format!("--policy {}: {error}", file.display())))?,
@@ -228,32 +223,11 @@ async fn open_host(
         HostError::Roots(error) => CliError::Usage(error.to_string()),
         error => CliError::Failed(error.into()),
     })?;
+    let cwd = Path::new(host.workspace().roots().cwd());
     for text in &arguments.open {
-        open_document(&host, &current_dir, text)?;
+        open_document(&host, text, &current_dir, cwd)?;
     }
     Ok(host)
-}
-
-/// Opens a document, with its unsaved text if given.
-fn open_document(host: &Host, current_dir: &Path, text: &str) -> Result<(), CliError> {
-    let (file, unsaved) = text.split_once('=').map_or((text, None), |(file, unsaved)| (file, Some(unsaved)));
-    let path = Path::new(host.workspace().roots().cwd()).join(file);
-    let path = path.to_string_lossy();
-    let usage_error = |reason: String| CliError::Usage(format!("--open {text}: {reason}"));
-    let document = host.workspace().open_document(&path).map_err(|error| usage_error(error.to_string()))?;
-    if let Some(unsaved) = unsaved {
-        let text = std::fs::read_to_string(current_dir.join(unsaved))
-            .map_err(|error| usage_error(error.to_string()))?;
-        let changed = host.workspace().change_document(&path, text, document.revision);
-        changed.map_err(|error| usage_error(error.to_string()))?;
-    }
-    Ok(())
-}
-
-fn parse_extra_root(current_dir: &Path, text: &str) -> RootSpec {
-    let (path, is_read_only) = text.strip_suffix(":ro").map_or((text, false), |path| (path, true));
-    let path = current_dir.join(path).to_string_lossy().into_owned();
-    if is_read_only { RootSpec::read_only(path) } else { RootSpec::writable(path) }
 }
 
 /// Returns an advisor that names what would allow a denied operation: a flag, and the rule for exactly that operation.
@@ -291,20 +265,4 @@ fn denied_operations(host: &Host, denied: &DeniedOperation<'_>) -> Option<Vec<Op
             Some(vec![Operation { kind: OperationKind::Execute, target }])
         }
     }
-}
-
-/// Waits for a termination signal and returns its number.
-pub(crate) async fn wait_for_signal() -> u8 {
-    let kinds = [(SignalKind::hangup(), 1), (SignalKind::interrupt(), 2), (SignalKind::terminate(), 15)];
-    let waits = kinds.map(|(kind, number)| {
-        Box::pin(async move {
-            match signal(kind) {
-                Ok(mut signal) => drop(signal.recv().await),
-                // If signals cannot be awaited, their default action ends the program.
-                Err(_) => std::future::pending().await,
-            }
-            number
-        })
-    });
-    futures_util::future::select_all(waits).await.0
 }

@@ -14,7 +14,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use crate::changes::WorkspaceArguments;
 use bowline_client::common::console::{OutputStyle, escape_line, print};
 use bowline_client::common::workspace_location::{WorkspaceLocation, WorkspaceMarker};
-use bowline_client::error::CliError;
+use bowline_client::error::{CliError, failed};
 
 /// What is asked for: the rules are shown if nothing else is.
 #[derive(Args, Debug)]
@@ -304,8 +304,4 @@ pub(crate) fn list_rules() -> Result<Vec<Rule>, CliError> {
     let location = WorkspaceLocation::of_directory(None)?;
     let file = PolicyFile::open(&location.dirs.policy, &[PathBuf::from(&location.root)]).map_err(failed)?;
     Ok(file.policy().map_err(failed)?.rules.clone())
-}
-
-fn failed(error: impl Into<anyhow::Error>) -> CliError {
-    CliError::Failed(error.into())
 }

@@ -17,16 +17,17 @@ use bowline_proxy::{
 };
 use bowline_text::display::quote;
 use bowline_wire::{Direction, RecordedStream, WireRecorder};
-use bowline_workspace::terminals::{SupervisedProgram, SupervisorProgram};
+use bowline_workspace::terminals::SupervisedProgram;
 use clap::{Args, ValueEnum};
 use tokio::time::timeout;
 
-use crate::mcp::{token, wait_for_signal};
+use crate::signals::wait_for_signal;
 use bowline_client::agents::AgentCommand;
 use bowline_client::error::CliError;
-use bowline_client::launch::SUPERVISOR_COMMAND;
+use bowline_client::launch::own_supervisor;
 use bowline_client::launch::spawn_error;
 use bowline_client::trace::TraceRecorder;
+use bowline_serve::token::random_hex;
 use engine::LocalEngine;
 use redact::TraceSecrets;
 use sockets::SocketDir;
@@ -157,9 +158,7 @@ pub(crate) async fn run(arguments: ProxyArguments) -> Result<ExitCode, CliError>
         .map(|file| begin(file, (TraceSide::Client, TraceSide::Proxy)))
         .transpose()?;
     let program = AgentCommand::from_words(&arguments.agent).program(&cwd, std::env::vars_os())?;
-    let current_exe = std::env::current_exe().context("cannot find the bowline program")?;
-    let supervisor =
-        SupervisorProgram { program: current_exe.clone(), args: vec![SUPERVISOR_COMMAND.into()] };
+    let supervisor = own_supervisor()?;
     let caller_slot = CallerSlot::default();
     let engine = LocalEngine::new(
         arguments.engine.local_engine_options(&cwd, supervisor.clone())?,
@@ -191,11 +190,11 @@ pub(crate) async fn run(arguments: ProxyArguments) -> Result<ExitCode, CliError>
         },
         version: env!("CARGO_PKG_VERSION").to_owned(),
         generate_secret: Box::new(move || {
-            let secret = token::generate().map_err(std::io::Error::other)?;
+            let secret = random_hex::<32>().map_err(std::io::Error::other)?;
             secrets.add(&secret);
             Ok(secret)
         }),
-        bridge_command: (current_exe, vec!["mcp-bridge".to_owned()]),
+        bridge_command: (supervisor.program.clone(), vec!["mcp-bridge".to_owned()]),
         socket_dir: sockets.create_on_demand(),
         rules: if arguments.engine.engine_options().enforce_policy {
             PolicyStatus::Undecided

@@ -25,6 +25,7 @@ use clap::{Args, ValueEnum};
 use tokio::time::{Instant, timeout};
 
 use crate::audit::describe_missing_log;
+use bowline_client::common::console::{OutputStyle, TextStyle};
 use bowline_client::common::workspace_location::WorkspaceLocation;
 use bowline_client::environment::UserDirs;
 use bowline_client::error::CliError;
@@ -33,7 +34,6 @@ use bowline_client::prompt::{self, PromptPart};
 use bowline_client::reopen::ReopenMethod;
 use bowline_client::{AgentLauncher, ClientArguments, LaunchedAgent, requested_preset};
 
-use ansi::AnsiStyler;
 use front_end::{RunFrontEnd, TurnCallOutcome};
 use output::{MessagePrinter, OutputThread, RunOutput, StdoutError};
 use prompt_source::PromptSource;
@@ -209,7 +209,7 @@ struct PromptRun {
     output: RunOutput,
     format: OutputFormat,
     strict: bool,
-    styler: AnsiStyler,
+    style: OutputStyle,
     deadline: Option<Instant>,
     result: RefCell<RunResult>,
 }
@@ -222,18 +222,18 @@ impl PromptRun {
             std::io::stdout().is_terminal(),
             std::io::stderr().is_terminal(),
         ];
-        let (styler, stderr_styler) = (AnsiStyler::for_stream(stdout), AnsiStyler::for_stream(stderr));
+        let (style, stderr_style) = (OutputStyle::for_stream(stdout), OutputStyle::for_stream(stderr));
         let has_user = stdin && stderr && source == PromptSource::Other;
-        let user = has_user.then(|| terminal_user::TerminalUser::new(output.clone(), stderr_styler));
+        let user = has_user.then(|| terminal_user::TerminalUser::new(output.clone(), stderr_style));
         let cwd = client.cwd.clone().unwrap_or_default();
         let cwd = cwd.canonicalize().or_else(|_| std::env::current_dir()).unwrap_or_default();
-        let printer = TurnPrinter::new(styler, &cwd);
+        let printer = TurnPrinter::new(style, &cwd);
         let front_end =
-            Arc::new(RunFrontEnd::new(format, output.clone(), printer, user, stderr_styler, stdout));
+            Arc::new(RunFrontEnd::new(format, output.clone(), printer, user, stderr_style, stdout));
         // A timeout that overflows the clock is no limit.
         let deadline = client.timeout.and_then(|time| Instant::now().checked_add(time));
         let result = RefCell::default();
-        Self { client, front_end, output, format, strict, styler, deadline, result }
+        Self { client, front_end, output, format, strict, style, deadline, result }
     }
 
     async fn run(&self, dirs: &UserDirs, parts: &[PromptPart], signals: &mut Signals) -> RunOutcome {
@@ -328,8 +328,7 @@ impl PromptRun {
             self.front_end.print_notice(&message);
         }
         let mut launch =
-            AgentLauncher::open_with_recorders(self.client.clone(), dirs, self.front_end.clone(), recorders)
-                .await?;
+            AgentLauncher::open(self.client.clone(), dirs, self.front_end.clone(), recorders).await?;
         launch.reopen_method = ReopenMethod::Resume;
         let roots = launch.host.workspace().roots().iter().map(|(root, _)| root.to_owned());
         self.front_end.set_roots(roots.collect());
@@ -411,7 +410,7 @@ impl PromptRun {
             }
             return;
         }
-        match summary::describe_changes(workspace, session.name(), turn, other_cwd.as_deref(), self.styler) {
+        match summary::describe_changes(workspace, session.name(), turn, other_cwd.as_deref(), self.style) {
             Ok(text) if text.is_empty() => {}
             Ok(text) => self.output.write_stdout(format!("\n{text}")),
             Err(error) => self.front_end.print_notice(&error.to_string()),
@@ -425,7 +424,7 @@ impl PromptRun {
             });
             let text =
                 format!("Context: {} of {} tokens{}", usage.used, usage.size, cost.unwrap_or_default());
-            self.output.write_stdout(format!("{}\n", self.styler.dim(&text)));
+            self.output.write_stdout(format!("{}\n", self.style.paint(TextStyle::Faint, &text)));
         }
     }
 

@@ -19,7 +19,7 @@ use bowline_web::{AssetSource, WebOptions};
 use clap::{Args, Subcommand, ValueEnum};
 use tokio::net::TcpListener;
 
-use crate::mcp::wait_for_signal;
+use crate::signals::wait_for_signal;
 use bowline_client::agents::{AgentCommand, OWN_AGENT_NAME};
 use bowline_client::common::console::print;
 use bowline_client::config::Config;

@@ -25,7 +25,7 @@ use bowline_client::common::pager::print_paged;
 use bowline_client::common::times::format_age;
 use bowline_client::common::workspace_location::resolve_directory;
 use bowline_client::environment::UserDirs;
-use bowline_client::error::CliError;
+use bowline_client::error::{CliError, failed};
 use bowline_storage::clock::now;
 use edit::DeleteArguments;
 
@@ -407,8 +407,4 @@ fn format_table(
         _ = writeln!(text, "    {}", style.paint(TextStyle::Faint, &details.join(" · ")));
     }
     text
-}
-
-fn failed(error: impl Into<anyhow::Error>) -> CliError {
-    CliError::Failed(error.into())
 }

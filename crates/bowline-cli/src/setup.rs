@@ -326,7 +326,7 @@ fn write_command(arguments: &SetupArguments) -> String {
         ("--cwd", path(&arguments.cwd)),
         ("--file", path(&arguments.file)),
     ];
-    let mut words = vec!["bowline".to_owned(), "setup".to_owned(), arguments.editor.cli_name().to_owned()];
+    let mut words = vec!["bowline".to_owned(), "setup".to_owned(), arguments.editor.cli_name()];
     words.push("--write".to_owned());
     words.extend(arguments.mcp.then(|| "--mcp".to_owned()));
     words.extend(arguments.no_shell.then(|| "--no-shell".to_owned()));

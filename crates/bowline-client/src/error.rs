@@ -67,6 +67,11 @@ impl std::fmt::Display for CliError {
     }
 }
 
+/// Returns the error of a command that failed.
+pub fn failed(error: impl Into<anyhow::Error>) -> CliError {
+    CliError::Failed(error.into())
+}
+
 impl From<anyhow::Error> for CliError {
     fn from(error: anyhow::Error) -> Self {
         Self::Failed(error)

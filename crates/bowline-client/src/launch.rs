@@ -82,18 +82,8 @@ impl AgentLauncher {
         }
     }
 
-    /// Opens the workspace, with the documents that are open in it.
-    #[allow(dead_code, reason = "not every command listens to the messages")]
+    /// Opens the workspace, with the documents that are open in it, and recorders that receive every message.
     pub async fn open(
-        arguments: ClientArguments,
-        dirs: &UserDirs,
-        front_end: Arc<dyn FrontEnd>,
-    ) -> Result<Self, CliError> {
-        Self::open_with_recorders(arguments, dirs, front_end, Vec::new()).await
-    }
-
-    /// Opens the workspace with recorders that receive every message.
-    pub async fn open_with_recorders(
         arguments: ClientArguments,
         dirs: &UserDirs,
         front_end: Arc<dyn FrontEnd>,
@@ -453,15 +443,21 @@ pub fn with_agent_output(error: anyhow::Error, exit: Option<&AgentExit>) -> CliE
     CliError::Failed(anyhow::anyhow!(text))
 }
 
-fn terminal_options() -> anyhow::Result<terminals::TerminalOptions> {
+/// Returns how this program starts itself as a supervisor.
+pub fn own_supervisor() -> anyhow::Result<SupervisorProgram> {
     let program = std::env::current_exe().context("cannot find the bowline program")?;
-    let supervisor = SupervisorProgram { program, args: vec![SUPERVISOR_COMMAND.into()] };
-    let mut settings = terminals::TerminalOptions::with_environment(supervisor, std::env::vars_os());
+    Ok(SupervisorProgram { program, args: vec![SUPERVISOR_COMMAND.into()] })
+}
+
+/// Returns the options of commands that run in this program's environment.
+pub fn terminal_options() -> anyhow::Result<terminals::TerminalOptions> {
+    let mut settings = terminals::TerminalOptions::with_environment(own_supervisor()?, std::env::vars_os());
     settings.temp_directory = std::env::temp_dir();
     Ok(settings)
 }
 
-fn open_document(host: &Host, text: &str, current: &Path, cwd: &Path) -> Result<(), CliError> {
+/// Opens the document of an option `--open`, with its unsaved text if given.
+pub fn open_document(host: &Host, text: &str, current: &Path, cwd: &Path) -> Result<(), CliError> {
     let (file, contents) = options::parse_open_document(text, current, cwd)
         .map_err(|error| CliError::Usage(format!("{error:#}")))?;
     let path = file.to_string_lossy();

@@ -8,7 +8,7 @@ use bowline_protocol::rpc_error::{self};
 use bowline_protocol::schema::v1::{ListSessionsRequest, SessionId, SessionInfo};
 use bowline_text::display;
 use bowline_text::display::quote;
-use bowline_wire::CallError;
+use bowline_wire::{AgentHandle, CallError};
 
 use crate::common::names::find_unique_id;
 use crate::common::names::shorten_id;
@@ -40,7 +40,7 @@ pub(super) async fn find_last_session(
     if connection.agent().check(AgentMethod::ListSessions).is_err() {
         return remembered.ok_or_else(none);
     }
-    let listed = match list_sessions(connection, Some(cwd)).await {
+    let listed = match list_sessions(connection.agent(), Some(cwd), usize::MAX).await {
         Ok(listed) => listed,
         // The agent announced the method, but it fails.
         Err(error) => return remembered.ok_or_else(|| listing_failed(&error)),
@@ -60,22 +60,27 @@ pub(super) async fn find_last_session(
     found.map(|session| session.session_id.0.to_string()).or(remembered).ok_or_else(none)
 }
 
-/// Returns the sessions of a directory, or all.
-async fn list_sessions(connection: &Connection, cwd: Option<&str>) -> Result<Vec<SessionInfo>, CallError> {
+/// Returns an agent's sessions in a directory, or all, up to a number.
+pub async fn list_sessions(
+    agent: &AgentHandle,
+    cwd: Option<&str>,
+    max: usize,
+) -> Result<Vec<SessionInfo>, CallError> {
     let mut sessions: Vec<SessionInfo> = Vec::new();
     let mut cursor = None;
     for _ in 0..MAX_PAGES {
         let request =
             ListSessionsRequest::new().cwd(cwd.map(std::path::PathBuf::from)).cursor(cursor.clone());
-        let page = connection.agent().list_sessions(request).await?;
+        let page = agent.list_sessions(request).await?;
         // Not every agent filters by directory.
         let matches_cwd = |session: &SessionInfo| cwd.is_none_or(|cwd| session.cwd == *cwd);
         sessions.extend(page.sessions.into_iter().filter(matches_cwd));
-        if page.next_cursor.is_none() || page.next_cursor == cursor {
+        if sessions.len() >= max || page.next_cursor.is_none() || page.next_cursor == cursor {
             break;
         }
         cursor = page.next_cursor;
     }
+    sessions.truncate(max);
     Ok(sessions)
 }
 
@@ -108,7 +113,7 @@ async fn resolve_session_id(
         return Ok(None);
     }
     // An agent that cannot list sessions may still open one.
-    let Ok(mut listed) = list_sessions(connection, None).await else { return Ok(None) };
+    let Ok(mut listed) = list_sessions(connection.agent(), None, usize::MAX).await else { return Ok(None) };
     // Sessions of this directory come first: a prefix has to be unique among them only.
     listed.sort_by_key(|session| session.cwd != *cwd);
     let local_ids = listed.iter().filter(|session| session.cwd == *cwd);

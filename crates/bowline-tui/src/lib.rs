@@ -113,7 +113,8 @@ pub async fn run(arguments: ChatArguments) -> Result<(), CliError> {
 async fn run_chat(arguments: &ClientArguments, directories: &UserDirs) -> Result<Option<String>, CliError> {
     let inbox = Inbox::default();
     let limit = arguments.timeout;
-    let launcher = AgentLauncher::open(arguments.clone(), directories, Arc::new(inbox.clone())).await?;
+    let launcher =
+        AgentLauncher::open(arguments.clone(), directories, Arc::new(inbox.clone()), Vec::new()).await?;
     let mut app = App::new(
         launcher.agent.name.clone(),
         launcher.cwd().display().to_string(),

@@ -27,7 +27,7 @@ use super::front_end::Inbox;
 use crate::panes::conversation::NoteLevel;
 use bowline_client::error::CliError;
 use bowline_client::{AgentLauncher, LaunchedAgent, prompt};
-use queries::{describe_ending, describe_timeout, describe_undo, list_changes, list_sessions};
+use queries::{describe_timeout, describe_undo, list_changes, list_sessions};
 use turn_summary::describe_turn;
 use undo::undo_turns;
 
@@ -372,14 +372,13 @@ impl TaskContext {
                 slot.agent = Some(agent);
             }
             Err(error) if attempt.is_from_arguments => {
-                let reason = describe_ending(&error);
+                let reason = error.to_string();
                 *self.start_error.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
                 self.inbox.push(ChatEvent::StartRefused(reason));
             }
-            Err(error) => self.inbox.push(ChatEvent::SessionOpenFailed {
-                reason: describe_ending(&error),
-                is_agent_running: false,
-            }),
+            Err(error) => self
+                .inbox
+                .push(ChatEvent::SessionOpenFailed { reason: error.to_string(), is_agent_running: false }),
         }
     }
 
@@ -412,7 +411,7 @@ impl TaskContext {
                 },
                 // The agent may no longer have the session, or be unable to open it.
                 Err(error) => {
-                    let reason = describe_ending(&error);
+                    let reason = error.to_string();
                     let note = format!("the session could not be opened again ({reason}): this is a new one");
                     let result = self.launcher.start_with_session(None).await;
                     StartAttempt { result, keeps_transcript: true, note: Some(note), is_from_arguments }

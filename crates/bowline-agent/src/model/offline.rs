@@ -214,20 +214,8 @@ fn is_help_request(text: &str) -> bool {
 }
 
 fn needs_tool(step: &OfflineCommand) -> bool {
-    match step {
-        OfflineCommand::Think(_)
-        | OfflineCommand::Say(_)
-        | OfflineCommand::Wait(_)
-        | OfflineCommand::Stream(_) => false,
-        OfflineCommand::Read { .. }
-        | OfflineCommand::Write { .. }
-        | OfflineCommand::Replace { .. }
-        | OfflineCommand::Run(_)
-        | OfflineCommand::List(_)
-        | OfflineCommand::Find(_)
-        | OfflineCommand::Plan(_)
-        | OfflineCommand::Call { .. } => true,
-    }
+    use OfflineCommand::{Say, Stream, Think, Wait};
+    !matches!(step, Think(_) | Say(_) | Wait(_) | Stream(_))
 }
 
 /// Returns the call for a step, or why it cannot be made.

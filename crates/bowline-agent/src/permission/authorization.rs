@@ -71,6 +71,14 @@ impl Authorization {
         self.record(decision, failure).await
     }
 
+    /// Records the outcome of an operation that is done, whether or not it can be recorded: a failure is only logged.
+    pub(crate) async fn log_outcome(self, outcome: OperationOutcome) {
+        let permissions = self.permissions.clone();
+        if let Err(error) = self.record_outcome(outcome).await {
+            permissions.log_line(&error);
+        }
+    }
+
     /// Records the outcome of an operation for one of its files; the others follow.
     pub(crate) async fn record_file(&mut self, path: &str, outcome: OperationOutcome) -> Result<(), String> {
         if let Some(AuthorizationLog { entry, .. }) = self.log.as_deref_mut() {

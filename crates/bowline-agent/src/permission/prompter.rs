@@ -132,12 +132,9 @@ impl PermissionPrompter {
                     self.set_special_answer(call, SpecialAnswer::ForSession(offer.choice));
                 }
                 QuestionReply::Answered(QuestionAnswer {
-                    choice: offer.choice,
-                    lifetime: offer.keep,
                     scope: offer.scope.clone(),
                     reason: rejection_reason(&response),
-                    option_id: None,
-                    edited_text: None,
+                    ..QuestionAnswer::new(offer.choice, offer.keep)
                 })
             }
             Err(violation) => {

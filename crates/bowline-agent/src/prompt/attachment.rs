@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use bowline_protocol::rpc_error::RpcError;
 use bowline_text::display;
-use bowline_text::lines::{LineCounter, LineWindow};
+use bowline_text::lines::LineWindow;
+use bowline_tools::tools::describe::count_lines;
 use bowline_workspace::files::FileBackend;
 use bowline_workspace::list::{ListOptions, Listing};
 use bowline_workspace::walker::EntryKind;
@@ -211,10 +212,4 @@ async fn read_linked_file<F: FileBackend>(
         }
         Err(error) => Err(error),
     }
-}
-
-fn count_lines(text: &str) -> u64 {
-    let mut counter = LineCounter::default();
-    counter.feed(text.as_bytes());
-    counter.lines()
 }

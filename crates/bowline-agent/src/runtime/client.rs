@@ -7,7 +7,6 @@ use std::time::Duration;
 use bowline_protocol::capabilities::ClientMethod;
 use bowline_protocol::file_extension::{DirectoryEntry, FileType, ListDirectoryRequest};
 use bowline_protocol::quirks::{PeerRole, Quirk, QuirkMode, Workaround};
-use bowline_protocol::rpc_error::RpcError;
 use bowline_protocol::schema::v1::{
     CreateTerminalRequest, EnvVariable, KillTerminalRequest, ReadTextFileRequest, ReleaseTerminalRequest,
     SessionId, TerminalExitStatus, TerminalId, TerminalOutputRequest, WaitForTerminalExitRequest,
@@ -16,13 +15,9 @@ use bowline_protocol::schema::v1::{
 use bowline_protocol::terminal::CommandExit;
 use bowline_text::lines::{LineWindow, slice_lines};
 use bowline_wire::{CallError, ClientHandle};
-use bowline_workspace::BoxFuture;
-use bowline_workspace::files::{FileBackend, Requester, TextReadOutcome, TextWriteOutcome};
 use bowline_workspace::list::{IgnoredFiles, ListEntry, ListOptions, Listing};
-use bowline_workspace::search::{SearchQuery, SearchResult};
-use bowline_workspace::terminals::{CommandRequest, TerminalBackend, TerminalSnapshot};
+use bowline_workspace::terminals::CommandRequest;
 use bowline_workspace::walker::EntryKind;
-use bowline_workspace::workspace::TextSource;
 use tokio::time::timeout;
 
 use super::RuntimeError;
@@ -167,40 +162,6 @@ impl ClientFiles {
     }
 }
 
-impl FileBackend for ClientFiles {
-    fn read<'a>(
-        &'a self,
-        path: &'a str,
-        window: LineWindow,
-    ) -> BoxFuture<'a, Result<TextReadOutcome, RpcError>> {
-        Box::pin(async move {
-            let text = Self::read(self, path, window).await?;
-            let is_whole = (window == LineWindow::default()).then_some(true);
-            Ok(TextReadOutcome { text, source: TextSource::Document, is_whole })
-        })
-    }
-
-    fn write<'a>(
-        &'a self,
-        path: &'a str,
-        content: String,
-        _: &'a Requester,
-    ) -> BoxFuture<'a, Result<TextWriteOutcome, RpcError>> {
-        Box::pin(async move {
-            Self::write(self, path, content).await?;
-            Ok(TextWriteOutcome::default())
-        })
-    }
-
-    fn list<'a>(&'a self, path: &'a str, options: ListOptions) -> BoxFuture<'a, Result<Listing, RpcError>> {
-        Box::pin(async move { Ok(Self::list(self, path, options).await?) })
-    }
-
-    fn search(&self, _: SearchQuery, _: Option<String>) -> BoxFuture<'_, Result<SearchResult, RpcError>> {
-        Box::pin(ready(Err(RpcError::UnknownMethod { method: None })))
-    }
-}
-
 fn to_list_entry(entry: DirectoryEntry) -> ListEntry {
     ListEntry {
         path: entry.name,
@@ -323,45 +284,5 @@ impl CommandEnd {
             (None, Some(code)) => Self::Known(CommandExit::Code(i32::try_from(code).unwrap_or(-1))),
             (None, None) => Self::Unknown,
         }
-    }
-
-    fn into_exit(self) -> Result<CommandExit, RpcError> {
-        match self {
-            Self::Known(exit) => Ok(exit),
-            Self::Unknown => {
-                Err(RpcError::Internal { reason: "the editor does not say how the command ended".to_owned() })
-            }
-        }
-    }
-}
-
-impl TerminalBackend for ClientTerminals {
-    fn create(&self, request: CommandRequest) -> BoxFuture<'_, Result<TerminalId, RpcError>> {
-        Box::pin(async move {
-            let create = Self::create(self, request, std::future::pending());
-            let method = ClientMethod::CreateTerminal.wire_name();
-            let after = self.timeouts.review;
-            let created = timeout(after, create).await;
-            Ok(created.unwrap_or(Err(RuntimeError::TimedOut { method, after }))?)
-        })
-    }
-
-    fn output<'a>(&'a self, id: &'a TerminalId) -> BoxFuture<'a, Result<TerminalSnapshot, RpcError>> {
-        Box::pin(async move {
-            let (text, truncated, end) = Self::output(self, id).await?;
-            Ok(TerminalSnapshot { text, truncated, exit: end.map(CommandEnd::into_exit).transpose()? })
-        })
-    }
-
-    fn wait<'a>(&'a self, id: &'a TerminalId) -> BoxFuture<'a, Result<CommandExit, RpcError>> {
-        Box::pin(async move { Self::wait(self, id).await?.into_exit() })
-    }
-
-    fn kill<'a>(&'a self, id: &'a TerminalId) -> BoxFuture<'a, Result<(), RpcError>> {
-        Box::pin(async move { Ok(Self::kill(self, id).await?) })
-    }
-
-    fn release<'a>(&'a self, id: &'a TerminalId) -> BoxFuture<'a, Result<(), RpcError>> {
-        Box::pin(async move { Ok(Self::release(self, id).await?) })
     }
 }

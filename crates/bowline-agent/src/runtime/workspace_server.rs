@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bowline_access::approvals::BoxFuture;
-use bowline_mcp::client::{McpError, WorkspaceServer};
+use bowline_mcp::client::{McpError, McpServers, WorkspaceServer};
 use bowline_protocol::rpc_error::RpcError;
 use bowline_text::lines::LineWindow;
 use bowline_tools::mcp_tools::McpCallOutput;
@@ -11,7 +11,6 @@ use bowline_tools::mcp_tools::workspace::{READ_TOOL, WorkspaceToolset};
 use serde_json::{Map, Value, json};
 
 use super::{Backend, BackendChoice, RuntimeError};
-use crate::tools::mcp::McpSource;
 
 /// The most pages read of a file that is wanted whole.
 const MAX_PAGES: usize = 16;
@@ -19,7 +18,7 @@ const MAX_PAGES: usize = 16;
 /// A workspace server that serves a session until it ends: replacing it unasked would happen behind the user's back.
 pub struct AdoptedWorkspace {
     server: WorkspaceServer,
-    mcp_source: Arc<dyn McpSource>,
+    servers: Arc<McpServers>,
 }
 
 impl std::fmt::Debug for AdoptedWorkspace {
@@ -29,8 +28,8 @@ impl std::fmt::Debug for AdoptedWorkspace {
 }
 
 impl AdoptedWorkspace {
-    pub(super) fn new(server: WorkspaceServer, mcp_source: Arc<dyn McpSource>) -> Self {
-        Self { server, mcp_source }
+    pub(super) fn new(server: WorkspaceServer, servers: Arc<McpServers>) -> Self {
+        Self { server, servers }
     }
 
     /// Returns the server.
@@ -46,7 +45,7 @@ impl AdoptedWorkspace {
         arguments: Map<String, Value>,
         progress: &'a (dyn Fn(String) + Send + Sync),
     ) -> BoxFuture<'a, Result<McpCallOutput, McpError>> {
-        self.mcp_source.call_workspace_tool(&self.server, tool, arguments, progress)
+        Box::pin(self.servers.call_server_tool(&self.server.tool_prefix, tool, arguments, progress))
     }
 
     /// Reads a file, with the line endings the server shows to models. Also returns whether this is the whole file.

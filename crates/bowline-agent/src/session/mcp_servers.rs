@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use bowline_access::approvals::BoxFuture;
 use bowline_conversation::conversation::ToolSpec;
-use bowline_mcp::client::{McpError, McpServers, WorkspaceServer};
-use bowline_tools::mcp_tools::{McpCallOutput, label_output};
-use serde_json::{Map, Value};
+use bowline_mcp::client::McpServers;
+use bowline_tools::mcp_tools::label_output;
+use serde_json::Value;
 
 use crate::tools::mcp::{McpAnswer, McpSource};
 
@@ -39,19 +39,5 @@ impl McpSource for SessionMcpSource {
                 Err(error) => McpAnswer { text: error.to_string(), images: Vec::new(), failed: true },
             }
         })
-    }
-
-    fn workspace_server(&self) -> Option<WorkspaceServer> {
-        self.0.workspace()
-    }
-
-    fn call_workspace_tool<'a>(
-        &'a self,
-        server: &'a WorkspaceServer,
-        tool: &'a str,
-        arguments: Map<String, Value>,
-        progress: &'a (dyn Fn(String) + Send + Sync),
-    ) -> BoxFuture<'a, Result<McpCallOutput, McpError>> {
-        Box::pin(self.0.call_server_tool(&server.tool_prefix, tool, arguments, progress))
     }
 }

@@ -72,7 +72,8 @@ impl AgentSession {
     /// does not serve.
     pub(super) async fn prepare_mcp_servers(&self, reporter: &Reporter, turn: u64) {
         self.wait_for_mcp_servers(reporter, turn).await;
-        for line in self.toolbox.adopt_workspace().into_iter().flatten() {
+        let backends = self.toolbox.runtime().adopt_workspace(&self.mcp_servers);
+        for line in backends.into_iter().flatten() {
             self.log_line(&line);
         }
     }

@@ -28,7 +28,7 @@ use crate::prompt::instructions::{self, Instructions};
 use crate::prompt::system::{self, PromptLength, SystemPromptContext, ToolMachine};
 use crate::runtime::{self, SessionRuntime};
 use crate::store::{SessionLease, SessionMeta, SessionStore, StoreError, StoredSession, new_session_id};
-use crate::tools::{Toolbox, ToolboxParts};
+use crate::tools::Toolbox;
 use bowline_storage::clock::{format_iso8601, now};
 
 /// The resources that all sessions share.
@@ -245,7 +245,7 @@ impl AgentSession {
         servers.over_acp = Some(over_acp);
         let servers = Arc::new(McpServers::connect(specs, servers).with_refused(rejected));
         let source = Arc::new(SessionMcpSource(servers.clone()));
-        let toolbox = Toolbox::new(ToolboxParts { runtime, mcp: Some(source) });
+        let toolbox = Toolbox::new(runtime, Some(source));
         toolbox.permissions().set_mode(config.mode);
         let session = Self {
             id,

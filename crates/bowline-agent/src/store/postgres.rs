@@ -300,10 +300,6 @@ impl SessionLease for PostgresSessionLease {
             update.await.map_err(|error| database.describe(error))
         })
     }
-
-    fn close(self: Box<Self>) -> StoreFuture<'static, ()> {
-        Box::pin(async move { self.append(Vec::new(), Durability::Synced).await })
-    }
 }
 
 /// Why a transaction failed: the database, or the operation.

@@ -127,8 +127,4 @@ impl SessionLease for SqliteSessionLease {
         let claim = Arc::clone(&self.claim);
         Box::pin(self.store.run_blocking(move |database| database.update_meta(&claim, change)))
     }
-
-    fn close(self: Box<Self>) -> StoreFuture<'static, ()> {
-        Box::pin(async move { self.append(Vec::new(), Durability::Synced).await })
-    }
 }

@@ -7,7 +7,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use bowline_history::ledger::{Knowledge, TextVersion, WriteVerdict};
+use bowline_history::ledger::{Knowledge, TextVersion};
 use bowline_policy::audit::AuditAction;
 use bowline_policy::operation::OperationKind;
 use bowline_policy::paths::LexicalPath;
@@ -22,7 +22,7 @@ use bowline_text::hash::ContentHash;
 use bowline_text::lines::LineWindow;
 use bowline_text::unsaved_text::is_equivalent_text;
 use bowline_tools::tools::describe::{
-    count_lines, count_noun, describe_conflicts, describe_diff, first_different_line,
+    count_lines, count_noun, describe_conflicts, describe_diff, describe_later_changes, first_different_line,
 };
 use bowline_tools::tools::schema::MAX_WRITTEN_FILES;
 use bowline_tools::tools::write::{
@@ -429,7 +429,7 @@ impl<'a> PlannedBatch<'a> {
                 "nothing was written: {unseen}: you have not read all of the text that would be replaced, or not since \
                  this session was loaded: read it first"
             );
-            record_failure(active_call, authorization, &text).await;
+            log_failure(authorization, text.clone()).await;
             return Err(with_content(text.into()));
         }
         authorization.record_start().await.map_err(|denial| with_content(denial.into()))?;
@@ -450,12 +450,12 @@ impl<'a> PlannedBatch<'a> {
                 Ok(BatchProgress::Done(self.report(active_call, &results)))
             }
             Err(BatchFailure::Changed(error)) => {
-                record_failure(active_call, authorization, &error.to_string()).await;
+                log_failure(authorization, error.to_string()).await;
                 Ok(BatchProgress::Changed(Some(error)))
             }
             Err(failure) => {
                 let text = describe_failure(active_call, self.backend, &failure);
-                record_failure(active_call, authorization, &text).await;
+                log_failure(authorization, text.clone()).await;
                 Err(with_content(text.into()))
             }
         }
@@ -661,14 +661,7 @@ impl PlannedWrite<'_> {
                 shown: decision.text.clone(),
             };
         };
-        let lines = count_noun(count_lines(&decision.text), "line");
-        let mut parts = vec![match (self.request, decision.verdict) {
-            (RequestedWrite::Append(addition), Some(WriteVerdict::Replaced)) => {
-                format!("Appended {} to {path}", count_noun(count_lines(addition), "line"))
-            }
-            (_, Some(WriteVerdict::Created)) => format!("Created {path} ({lines})"),
-            _ => format!("Wrote {path} ({lines})"),
-        }];
+        let mut parts = vec![decision.describe(self.request, path)];
         for note in &decision.notes {
             let is_shown = note.len() <= *diff_bytes;
             *diff_bytes = diff_bytes.saturating_sub(note.len());
@@ -691,12 +684,7 @@ impl PlannedWrite<'_> {
                     (diff, is_cut) = (String::new(), true);
                 }
                 *diff_bytes -= diff.len();
-                parts.push(format!(
-                    "The file differs from what you sent, because its user or the editor's formatting changed it:\n{diff}"
-                ));
-                if is_cut {
-                    parts.push("There is more: read the file again before you edit it.".to_owned());
-                }
+                parts.push(describe_later_changes(&diff, is_cut));
                 record(Some(text).filter(|_| !is_cut));
             }
             Some(text) => record(Some(text)),
@@ -803,13 +791,9 @@ fn refuse_unsaved(active_call: &ActiveCall<'_>, path: &str) -> CallStop {
     .into()
 }
 
-async fn record_failure(active_call: &ActiveCall<'_>, authorization: Authorization, failure: &str) {
-    let failure = Some(failure.to_owned());
-    if let Err(error) =
-        authorization.record_outcome(OperationOutcome { failure, ..OperationOutcome::default() }).await
-    {
-        active_call.runtime().options().log.write_line(error);
-    }
+async fn log_failure(authorization: Authorization, failure: String) {
+    let failure = Some(failure);
+    authorization.log_outcome(OperationOutcome { failure, ..OperationOutcome::default() }).await;
 }
 
 fn refuse(active_call: &ActiveCall<'_>, error: &FileError) -> CallStop {

@@ -188,22 +188,9 @@ impl CommandRun<'_, '_> {
             error if error.is_file_missing() => format!("`{label}` was not started: {error}"),
             error => error.describe_for_model(self.backend, &format!("`{label}`")),
         };
-        self.record_outcome(authorization, None, Some(text.clone())).await;
+        let failure = Some(text.clone());
+        authorization.log_outcome(OperationOutcome { failure, ..OperationOutcome::default() }).await;
         text.into()
-    }
-
-    async fn record_outcome(
-        &self,
-        authorization: Authorization,
-        exit_status: Option<String>,
-        failure: Option<String>,
-    ) {
-        if let Err(error) = authorization
-            .record_outcome(OperationOutcome { exit_status, failure, ..OperationOutcome::default() })
-            .await
-        {
-            self.call.runtime().options().log.write_line(error);
-        }
     }
 
     /// Leaves a command running.
@@ -222,7 +209,7 @@ impl CommandRun<'_, '_> {
         let output = json!({ "servedBy": self.backend.as_str(), "id": name, "terminalId": owned.terminal });
         let (line, turn) = (self.label.to_owned(), self.call.cx.turn);
         owned.detach(BackgroundCommand { name, label: line, seen_output: String::new(), turn });
-        self.record_outcome(authorization, None, None).await;
+        authorization.log_outcome(OperationOutcome::default()).await;
         ToolOutput { text, raw_output: Some(output), ..ToolOutput::default() }
     }
 
@@ -301,7 +288,10 @@ impl CommandRun<'_, '_> {
             _ => None,
         };
         let failure = (!matches!(outcome, WaitOutcome::Ended(_))).then(|| description.clone());
-        self.record_outcome(authorization, exit.clone(), failure).await;
+        let exit_status = exit.clone();
+        authorization
+            .log_outcome(OperationOutcome { exit_status, failure, ..OperationOutcome::default() })
+            .await;
         let (output_text, missing) = match &output {
             Ok(output) => (
                 shown::clip_output(&output.text),

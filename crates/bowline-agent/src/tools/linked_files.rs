@@ -19,6 +19,7 @@ use bowline_workspace::BoxFuture;
 use bowline_workspace::files::{FileBackend, Requester, TextReadOutcome, TextWriteOutcome};
 use bowline_workspace::list::{ListOptions, Listing};
 use bowline_workspace::search::{SearchQuery, SearchResult};
+use bowline_workspace::workspace::TextSource;
 use serde_json::json;
 use tokio::sync::Mutex;
 
@@ -220,8 +221,22 @@ impl FileBackend for LinkedFiles {
         Box::pin(async move {
             // The path that is authorized is the path that is read.
             let path = self.runtime().resolve_path(path)?;
-            let read = FileBackend::read(self.runtime(), path.as_str(), window);
             let backend = self.runtime().backend_choice().read;
+            let read = async {
+                let read = self.runtime().read(backend, path.as_str(), window).await;
+                let read = read.map_err(|error| match error {
+                    // Clients report a missing file in many ways.
+                    error if error.is_file_missing() => {
+                        RpcError::ResourceNotFound { uri: Some(path.as_str().to_owned()) }
+                    }
+                    error => error.into(),
+                })?;
+                let source = match backend {
+                    Backend::Client | Backend::Workspace => TextSource::Document,
+                    Backend::Local => TextSource::Disk,
+                };
+                Ok(TextReadOutcome { text: read.text, source, is_whole: read.whole })
+            };
             self.perform_read(("Read", backend), &path, read, |read| Some(read.text.len())).await
         })
     }
@@ -229,7 +244,7 @@ impl FileBackend for LinkedFiles {
     fn list<'a>(&'a self, path: &'a str, options: ListOptions) -> BoxFuture<'a, Result<Listing, RpcError>> {
         Box::pin(async move {
             let path = self.runtime().resolve_path(path)?;
-            let list = FileBackend::list(self.runtime(), path.as_str(), options);
+            let list = async { Ok(self.runtime().list(path.as_str(), options).await?) };
             self.perform_read(("List", Backend::Local), &path, list, |_| None).await
         })
     }

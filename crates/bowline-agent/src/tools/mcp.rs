@@ -5,13 +5,11 @@ use std::time::Duration;
 
 use bowline_access::approvals::BoxFuture;
 use bowline_conversation::conversation::{ToolSpec, ToolUseInput};
-use bowline_mcp::client::{McpError, WorkspaceServer};
 use bowline_policy::audit::AuditAction;
 use bowline_policy::operation::{Operation, OperationKind, OperationTarget};
 use bowline_policy::question::QuestionItem;
 use bowline_protocol::schema::v1::{ToolCallUpdateFields, ToolKind};
-use bowline_tools::mcp_tools::McpCallOutput;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio::time::sleep;
 
@@ -37,24 +35,6 @@ pub trait McpSource: Send + Sync + 'static {
         input: &'a Value,
         progress: &'a (dyn Fn(String) + Send + Sync),
     ) -> BoxFuture<'a, McpAnswer>;
-
-    /// Returns the server that is a workspace, if there is one now.
-    fn workspace_server(&self) -> Option<WorkspaceServer> {
-        None
-    }
-
-    /// Calls a tool of a workspace server by the server's name for it. Dropping the future cancels the call.
-    fn call_workspace_tool<'a>(
-        &'a self,
-        server: &'a WorkspaceServer,
-        tool: &'a str,
-        _: Map<String, Value>,
-        _: &'a (dyn Fn(String) + Send + Sync),
-    ) -> BoxFuture<'a, Result<McpCallOutput, McpError>> {
-        let why = format!("it has no tool {tool}");
-        let server = server.name.clone();
-        Box::pin(std::future::ready(Err(McpError::NotReady { server, why })))
-    }
 }
 
 /// The answer of an MCP server's tool.
@@ -96,7 +76,7 @@ pub(crate) async fn call_mcp_tool(
     let authorization = active_call
         .toolbox
         .permissions
-        .authorize_mcp_tool(active_call.call, active_call.cx, request, definition)
+        .authorize_with_definition(active_call.call, active_call.cx, request, Some(definition))
         .await;
     let mut authorization =
         authorization.map_err(|denial| CallStop::from(denial).with_content(preview.clone()))?;
@@ -110,12 +90,8 @@ pub(crate) async fn call_mcp_tool(
     active_call.mark_running().await;
     let McpAnswer { text, images, failed } = call_with_progress(active_call, source, input).await;
     let failure = failed.then(|| text.clone());
-    if let Err(error) = authorization
-        .record_outcome(OperationOutcome { bytes: Some(text.len()), failure, ..OperationOutcome::default() })
-        .await
-    {
-        active_call.runtime().options().log.write_line(error);
-    }
+    let outcome = OperationOutcome { bytes: Some(text.len()), failure, ..OperationOutcome::default() };
+    authorization.log_outcome(outcome).await;
     let output = json!({ "text": text, "images": images.len() });
     Ok(ToolOutput {
         content: Some(excerpt(&text)),

@@ -18,7 +18,9 @@ use bowline_text::edits::{MatchSelection, SearchReplaceEdit};
 use bowline_text::hash::ContentHash;
 use bowline_text::lines::LineWindow;
 use bowline_text::unsaved_text::is_equivalent_text;
-use bowline_tools::tools::describe::{self, count_lines, count_noun, describe_diff, first_different_line};
+use bowline_tools::tools::describe::{
+    self, count_lines, describe_diff, describe_later_changes, first_different_line,
+};
 use bowline_tools::tools::input::ToolInputFields;
 use bowline_tools::tools::write::{CurrentText, RequestedWrite, WriteDecision, decide_write, record_write};
 use bowline_workspace::files::{FileBackend, TextWriteOutcome};
@@ -414,9 +416,7 @@ impl ApprovedWrite<'_, '_> {
             failure,
             ..OperationOutcome::default()
         };
-        if let Err(error) = authorization.record_outcome(outcome).await {
-            self.call.runtime().options().log.write_line(error);
-        }
+        authorization.log_outcome(outcome).await;
     }
 
     async fn read_back(&self) -> ReadBack {
@@ -441,35 +441,15 @@ impl ApprovedWrite<'_, '_> {
     /// Describes what was written, and the differences that the model does not know yet.
     fn describe_result(&self, after: &ReadBack, notes: Vec<String>) -> WriteReport {
         let (display_path, backend) = (self.call.display_path(self.path), self.backends.write.via_phrase());
-        let lines = count_noun(count_lines(&self.decision.text), "line");
-        let mut parts = vec![match (self.request, self.decision.verdict) {
-            (RequestedWrite::Edits(_), _) => {
-                let places = count_noun(self.decision.place_count as u64, "place");
-                format!("Edited {display_path} in {places}, {backend}.")
-            }
-            (RequestedWrite::Append(addition), Some(WriteVerdict::Replaced)) => {
-                let lines = count_noun(count_lines(addition), "line");
-                format!("Appended {lines} to {display_path}, {backend}.")
-            }
-            (RequestedWrite::Whole(_) | RequestedWrite::Append(_), Some(WriteVerdict::Created)) => {
-                format!("Created {display_path} ({lines}), {backend}.")
-            }
-            (RequestedWrite::Whole(_) | RequestedWrite::Append(_), _) => {
-                format!("Wrote {display_path} ({lines}), {backend}.")
-            }
-        }];
+        let done = self.decision.describe(self.request, display_path);
+        let mut parts = vec![format!("{done}, {backend}.")];
         parts.extend(self.decision.notes.iter().cloned().chain(notes));
         let mut report = WriteReport { text: String::new(), is_diff_cut: false, is_changed_by_editor: false };
         match after {
             ReadBack::Text(current) if *current != self.decision.text => {
                 let (diff, is_cut) = describe_diff(&self.decision.text, current);
                 (report.is_changed_by_editor, report.is_diff_cut) = (true, is_cut);
-                parts.push(format!(
-                    "The file differs from what you sent, because its user or the editor's formatting changed it:\n{diff}"
-                ));
-                if is_cut {
-                    parts.push("There is more: read the file again before you edit it.".to_owned());
-                }
+                parts.push(describe_later_changes(&diff, is_cut));
             }
             ReadBack::Text(_) => {}
             ReadBack::Unread(reason) => {

@@ -11,7 +11,7 @@ use bowline_agent::agent_options::{AgentOptions, AgentPaths};
 use bowline_agent::reporter::Reporter;
 use bowline_agent::runtime::SessionRuntime;
 use bowline_agent::tools::mcp::McpSource;
-use bowline_agent::tools::{CallContext, ToolCallOutcome, Toolbox, ToolboxParts};
+use bowline_agent::tools::{CallContext, ToolCallOutcome, Toolbox};
 use bowline_conversation::conversation::{ToolUse, ToolUseInput};
 use bowline_policy::mode::AgentMode;
 use bowline_protocol::schema::v1::{ExtRequest, SessionId};
@@ -65,7 +65,7 @@ impl ToolboxFixture {
         let session = SessionId::new("s1");
         let runtime =
             SessionRuntime::new(client.clone(), session.clone(), &root, &[], Arc::new(options)).unwrap();
-        let toolbox = Toolbox::new(ToolboxParts { runtime, mcp });
+        let toolbox = Toolbox::new(runtime, mcp);
         toolbox.permissions().set_mode(mode);
         let cx = CallContext { reporter: Reporter::new(client, session, 1), turn: 1 };
         Self { editor, toolbox, cx, base, calls: AtomicU64::new(0) }

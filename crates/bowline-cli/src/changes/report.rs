@@ -100,8 +100,8 @@ impl UndoContext<'_> {
 
     /// Prints what would be done.
     pub(super) fn print_preview(&self, preview: UndoPreview) -> Result<(), CliError> {
-        let Self { location, workspace, resolved, request: UndoRequest { direction, json, .. }, .. } = *self;
-        if json {
+        let Self { location, workspace, resolved, request: UndoRequest { direction, options }, .. } = *self;
+        if options.json {
             return self.print_preview_json(&preview);
         }
         let style = OutputStyle::for_stdout();
@@ -181,7 +181,7 @@ impl UndoContext<'_> {
         let mut text = String::new();
         let refused: Vec<(&str, &FilesError)> =
             preview.files.iter().filter_map(|file| Some((&*file.path, file.patch.as_ref().err()?))).collect();
-        if self.request.json {
+        if self.request.options.json {
             let conflicts: Vec<Value> =
                 refused.iter().map(|(path, error)| refusal_to_json(path, error)).collect();
             let output = json!({"workspace": self.location.root, "what": self.resolved.description, "conflicts": conflicts});
@@ -244,7 +244,7 @@ impl UndoContext<'_> {
         let (verb, participle) = (self.request.direction.verb(), self.request.direction.participle());
         let count = format!("{} of {}", refused.len(), pluralize(files, "file", "files"));
         let is_conflict = refused.iter().any(|(_, error)| is_resolvable(error));
-        let hint = if is_conflict && self.request.conflicts.is_none() {
+        let hint = if is_conflict && self.request.options.conflicts.is_none() {
             "; --conflicts show tells more, markers or force resolves it"
         } else {
             ""
@@ -260,10 +260,10 @@ impl UndoContext<'_> {
 
     /// Prints what was done.
     pub(super) fn print_summary(&self, summary: &UndoSummary, leftovers: &Leftovers) -> Result<(), CliError> {
-        let Self { location, workspace, resolved, request: UndoRequest { direction, json, .. }, .. } = *self;
+        let Self { location, workspace, resolved, request: UndoRequest { direction, options }, .. } = *self;
         let files = summary.files.len();
         let extent = if files == 0 { UndoExtent::Nothing } else { UndoExtent::Partial };
-        if json {
+        if options.json {
             self.print_summary_json(summary, leftovers)?;
             let unrestorable = unrestorable_error(direction, summary.unrestorable.len());
             self.report_refused(files + summary.refused.len(), &summary.refused, extent)?;
@@ -287,7 +287,7 @@ impl UndoContext<'_> {
             let observation = describe_observation(workspace, &change)?;
             any_observed |= observation.is_some();
             any_markers |=
-                file.resolved_count > 0 && self.request.conflicts == Some(ConflictHandling::Markers);
+                file.resolved_count > 0 && self.request.options.conflicts == Some(ConflictHandling::Markers);
             if index < MAX_LISTED {
                 let observation = observation.map(|note| format!(" ({note})")).unwrap_or_default();
                 let result = self.describe_file_result(file, &change, &unrestorable)?;
@@ -381,7 +381,7 @@ impl UndoContext<'_> {
         if !file.is_changed {
             return Ok("was so already");
         }
-        let uses_markers = self.request.conflicts == Some(ConflictHandling::Markers);
+        let uses_markers = self.request.options.conflicts == Some(ConflictHandling::Markers);
         let mut oldest: Option<Change> = None;
         for reversal in &change.reverses {
             let reversed = self.workspace.change(reversal.change).map_err(failed)?;

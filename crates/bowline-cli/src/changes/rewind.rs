@@ -96,9 +96,8 @@ pub(crate) fn rewind(arguments: &RewindArguments) -> Result<(), CliError> {
         let message = "there is nothing to rewind: no change of an agent is in effect here";
         return Err(failed(anyhow::anyhow!(message)));
     }
-    let UndoOptions { dry_run, keep_going, conflicts, json } = arguments.options;
     let Some(number) = arguments.turn else {
-        return if json {
+        return if arguments.options.json {
             print(&steps_to_json_lines(&steps, &names))
         } else {
             print_steps(&steps, &names, arguments.full)
@@ -119,7 +118,7 @@ pub(crate) fn rewind(arguments: &RewindArguments) -> Result<(), CliError> {
     let undone = steps.iter().filter(|other| other.last >= step.first).count();
     let suffix = if undone == 1 { "" } else { " and what came after it" };
     let description = format!("{} ({}{suffix})", pluralize(undone, "turn", "turns"), step.title(&names));
-    let request = UndoRequest { direction: ReversalDirection::Undo, dry_run, keep_going, conflicts, json };
+    let request = UndoRequest { direction: ReversalDirection::Undo, options: arguments.options };
     perform(&location, workspace, &ResolvedSelection { selection, description }, &history, request)
 }
 

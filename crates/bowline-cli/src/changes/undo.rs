@@ -44,14 +44,11 @@ fn progress_reporter(direction: ReversalDirection) -> impl Fn(usize, usize) {
     }
 }
 
-/// The options of an undo or redo.
+/// An undo or redo, with its options.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct UndoRequest {
     pub(super) direction: ReversalDirection,
-    pub(super) dry_run: bool,
-    pub(super) keep_going: bool,
-    pub(super) conflicts: Option<ConflictHandling>,
-    pub(super) json: bool,
+    pub(super) options: UndoOptions,
 }
 
 /// Reverts the selection, or previews it. Changes that were only observed on disk are left alone unless
@@ -90,14 +87,8 @@ pub(super) fn undo_or_redo(
     {
         patch::check_hunks(&workspace, reversal.change, hunks)?;
     }
-    let UndoOptions { dry_run, keep_going, conflicts, json } = arguments.options;
-    perform(
-        &location,
-        workspace,
-        &resolved,
-        &history,
-        UndoRequest { direction, dry_run, keep_going, conflicts, json },
-    )
+    let request = UndoRequest { direction, options: arguments.options };
+    perform(&location, workspace, &resolved, &history, request)
 }
 
 /// Reverts the selection and reports the result.
@@ -108,19 +99,19 @@ pub(super) fn perform(
     history: &[ListedChange],
     request: UndoRequest,
 ) -> Result<(), CliError> {
-    let direction = request.direction;
+    let UndoRequest { direction, options } = request;
     let workspace = open_affected_roots(location, workspace, history, &resolved.selection)?;
     let context = UndoContext { location, workspace: &workspace, resolved, history, request };
-    if request.dry_run || request.conflicts == Some(ConflictHandling::Show) {
+    if options.dry_run || options.conflicts == Some(ConflictHandling::Show) {
         let preview = workspace
             .preview_undo(direction, &resolved.selection)
             .map_err(|error| context.nothing_to_do_error(error))?;
-        return match request.conflicts {
+        return match options.conflicts {
             Some(_) => context.print_conflicts(&preview),
             None => context.print_preview(preview),
         };
     }
-    let resolution = match request.conflicts {
+    let resolution = match options.conflicts {
         Some(ConflictHandling::Markers) => ConflictResolution::Markers,
         Some(ConflictHandling::Force) => ConflictResolution::Force,
         Some(ConflictHandling::Show) | None => ConflictResolution::Refuse,
@@ -137,7 +128,7 @@ pub(super) fn perform(
         Err(error @ (FilesError::NothingToUndo(_) | FilesError::OnlyObservedChanges(_))) => {
             return Err(add_other_workspaces(context.nothing_to_do_error(error), location, direction));
         }
-        Err(error) if !request.keep_going => return Err(explain_refusal(&context, error)),
+        Err(error) if !options.keep_going => return Err(explain_refusal(&context, error)),
         Err(_) => reverse_file_by_file(&workspace, direction, &resolved.selection, resolution)?,
     };
     workspace.report_kept_texts(|text| print_note(&text.to_string()));
@@ -198,9 +189,9 @@ fn explain_refusal(context: &UndoContext<'_>, error: FilesError) -> CliError {
     let files = preview.files.len();
     let refused = preview.files.into_iter().filter_map(|file| Some((file.path, file.patch.err()?)));
     // A conflict that the options resolve does not block the reversal.
-    let is_resolved = |error: &FilesError| context.request.conflicts.is_some() && is_conflict(error);
+    let is_resolved = |error: &FilesError| context.request.options.conflicts.is_some() && is_conflict(error);
     let refused: Vec<_> = refused.filter(|(_, error)| !is_resolved(error)).collect();
-    if context.request.json && !refused.is_empty() {
+    if context.request.options.json && !refused.is_empty() {
         let summary = UndoSummary { refused, ..UndoSummary::default() };
         let result = context.print_summary(&summary, &Leftovers::default());
         return result.err().unwrap_or_else(|| failed(error));

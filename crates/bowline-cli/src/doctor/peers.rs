@@ -90,7 +90,7 @@ impl InstalledPeers {
         let mut next = Vec::new();
         let editor = self.editors.iter().filter(|editor| editor.supports_agents).find(is_unconfigured);
         if let Some(editor) = editor {
-            let (cli_name, title, write_flag) = (editor.cli_name, editor.title, write_flag(editor));
+            let (cli_name, title, write_flag) = (&editor.cli_name, editor.title, write_flag(editor));
             next.push((
                 format!("bowline setup {cli_name}{write_flag}"),
                 format!("Bowline's agent in {title}"),

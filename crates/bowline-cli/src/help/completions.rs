@@ -6,9 +6,9 @@
 use anyhow::Context as _;
 use bowline_client::common::console::print;
 use bowline_client::error::CliError;
-use clap::{Args, Command, CommandFactory as _, ValueEnum};
-use clap_complete::CompleteEnv;
+use clap::{Args, Command, CommandFactory as _};
 use clap_complete::env::Shells;
+use clap_complete::{CompleteEnv, Shell};
 
 use super::candidates::add_candidates;
 use crate::Cli;
@@ -33,29 +33,7 @@ Examples:
 pub(crate) struct CompletionsArguments {
     /// The shell
     #[arg(value_enum)]
-    shell: CompletionShell,
-}
-
-/// A shell with a completion script.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum CompletionShell {
-    Bash,
-    Elvish,
-    Fish,
-    Powershell,
-    Zsh,
-}
-
-impl CompletionShell {
-    fn name(self) -> &'static str {
-        match self {
-            Self::Bash => "bash",
-            Self::Elvish => "elvish",
-            Self::Fish => "fish",
-            Self::Powershell => "powershell",
-            Self::Zsh => "zsh",
-        }
-    }
+    shell: Shell,
 }
 
 /// Answers the request of a completion script, if there is one, and then exits.
@@ -66,9 +44,9 @@ pub(crate) fn answer_request() {
 
 /// Runs the command.
 pub(crate) fn run(arguments: &CompletionsArguments) -> Result<(), CliError> {
-    let name = arguments.shell.name();
+    let name = arguments.shell.to_string();
     let shells = Shells::builtins();
-    let shell = shells.completer(name).with_context(|| format!("there is no script for {name}"))?;
+    let shell = shells.completer(&name).with_context(|| format!("there is no script for {name}"))?;
     let mut script = Vec::new();
     shell
         .write_registration(REQUEST_VARIABLE, "bowline", "bowline", "bowline", &mut script)

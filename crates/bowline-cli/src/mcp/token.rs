@@ -1,25 +1,24 @@
 //! The bearer token of a listening server.
 
-use std::fs::{File, OpenOptions, Permissions};
+use std::fs::{OpenOptions, Permissions};
 use std::io::{self, ErrorKind, Read as _, Write as _};
 use std::ops::RangeInclusive;
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::Path;
 
-use anyhow::Context as _;
-
-use bowline_client::error::CliError;
+use bowline_client::error::{CliError, failed};
+use bowline_serve::token::random_hex;
 
 /// The length limits of a server's own token, in bytes: long enough not to be guessed.
 const OWN_TOKEN_BYTES: RangeInclusive<usize> = 16..=1024;
 
 /// Returns the token in a file, or a new one, which is written to the file if one is named.
 pub(super) fn load_or_create(file: Option<&Path>) -> Result<String, CliError> {
-    let Some(file) = file else { return Ok(generate()?) };
+    let Some(file) = file else { return random_hex::<32>().map_err(failed) };
     match read_token(file, OWN_TOKEN_BYTES)? {
         Some(token) => Ok(token),
         None => {
-            let token = generate()?;
+            let token = random_hex::<32>().map_err(failed)?;
             write_token(file, &token).map_err(|error| {
                 CliError::Usage(format!(
                     "--token-file {}: a new token cannot be written: {}",
@@ -76,15 +75,6 @@ fn write_token(path: &Path, token: &str) -> io::Result<()> {
     writeln!(file, "{token}")?;
     file.persist(path)?;
     Ok(())
-}
-
-/// Returns a new token.
-pub(crate) fn generate() -> anyhow::Result<String> {
-    let mut bytes = [0_u8; 32];
-    File::open("/dev/urandom")
-        .and_then(|mut random| random.read_exact(&mut bytes))
-        .context("there are no random numbers")?;
-    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
 #[cfg(test)]

@@ -1,85 +1,36 @@
-//! Colours for a terminal, durations for people, and escaping of untrusted text.
+//! Coloured patches, durations for people, and escaping of untrusted text.
 
 use std::time::Duration;
 
-use anstyle::{AnsiColor, Effects, Style};
-use bowline_client::common::console::OutputStyle;
+use bowline_client::common::console::{OutputStyle, TextStyle};
 use bowline_text::diff::{DiffContent, DiffSide, FileDiff, format_unified_diff};
 use bowline_text::display;
 
 /// The maximum size of a diff that is shown, in lines and bytes.
 const MAX_DIFF_SIZE: (usize, usize) = (120, 32 << 10);
 
-/// Whether colours are used.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum AnsiStyler {
-    /// ANSI colours.
-    Colours,
-    /// None: for a file, a pipe, or a user who wants none.
-    Plain,
+/// Colours a line of a patch, which may be indented.
+pub(super) fn paint_patch_line(style: OutputStyle, line: &str) -> String {
+    match line.trim_start_matches(' ').as_bytes().first() {
+        Some(b'+') => style.paint(TextStyle::Good, line),
+        Some(b'-') => style.paint(TextStyle::Bad, line),
+        Some(b'@') => style.paint(TextStyle::Highlight, line),
+        Some(b'!') => style.paint(TextStyle::Warning, line),
+        _ => line.to_owned(),
+    }
 }
 
-impl AnsiStyler {
-    /// Returns the styler for a stream.
-    pub(super) fn for_stream(is_terminal: bool) -> Self {
-        if OutputStyle::for_stream(is_terminal).has_colour { Self::Colours } else { Self::Plain }
-    }
-
-    fn styled(self, style: impl Into<Style>, text: &str) -> String {
-        let style: Style = style.into();
-        match self {
-            Self::Colours if !text.is_empty() => format!("{style}{text}{style:#}"),
-            _ => text.to_owned(),
-        }
-    }
-
-    pub(super) fn bold(self, text: &str) -> String {
-        self.styled(Effects::BOLD, text)
-    }
-
-    pub(super) fn dim(self, text: &str) -> String {
-        self.styled(Effects::DIMMED, text)
-    }
-
-    pub(super) fn red(self, text: &str) -> String {
-        self.styled(AnsiColor::Red.on_default(), text)
-    }
-
-    pub(super) fn green(self, text: &str) -> String {
-        self.styled(AnsiColor::Green.on_default(), text)
-    }
-
-    pub(super) fn yellow(self, text: &str) -> String {
-        self.styled(AnsiColor::Yellow.on_default(), text)
-    }
-
-    pub(super) fn cyan(self, text: &str) -> String {
-        self.styled(AnsiColor::Cyan.on_default(), text)
-    }
-
-    /// Colours a line of a patch, which may be indented.
-    pub(super) fn style_patch_line(self, line: &str) -> String {
-        match line.trim_start_matches(' ').as_bytes().first() {
-            Some(b'+') => self.green(line),
-            Some(b'-') => self.red(line),
-            Some(b'@') => self.cyan(line),
-            Some(b'!') => self.yellow(line),
-            _ => line.to_owned(),
-        }
-    }
-
-    /// Renders a change as an indented patch without its header.
-    pub(super) fn render_diff(self, before: Option<&str>, after: &str) -> String {
-        let side = |text| Some(DiffSide { content: DiffContent::Text(text), mode: 0o644 });
-        let patch = format_unified_diff(
-            &FileDiff { path: "", before: side(before.unwrap_or("")), after: side(after) },
-            3,
-        );
-        let start = patch.find("@@").unwrap_or(patch.len());
-        let block = display::escape_block(&patch[start..], MAX_DIFF_SIZE.0, MAX_DIFF_SIZE.1);
-        // The first column determines the colour, so a line is coloured before it is indented.
-        block.text.lines().map(|line| format!("    {}\n", self.style_patch_line(line))).collect()
-    }
+/// Renders a change as an indented patch without its header.
+pub(super) fn render_diff(style: OutputStyle, before: Option<&str>, after: &str) -> String {
+    let side = |text| Some(DiffSide { content: DiffContent::Text(text), mode: 0o644 });
+    let patch = format_unified_diff(
+        &FileDiff { path: "", before: side(before.unwrap_or("")), after: side(after) },
+        3,
+    );
+    let start = patch.find("@@").unwrap_or(patch.len());
+    let block = display::escape_block(&patch[start..], MAX_DIFF_SIZE.0, MAX_DIFF_SIZE.1);
+    // The first column determines the colour, so a line is coloured before it is indented.
+    block.text.lines().map(|line| format!("    {}\n", paint_patch_line(style, line))).collect()
 }
 
 /// Escapes text for a terminal. Line ends and tabs stay.
@@ -126,9 +77,9 @@ mod tests {
 
     #[test]
     fn a_change_is_painted_by_its_first_column() {
-        let plain = AnsiStyler::Plain.render_diff(Some("a\nb\n"), "a\n- c\n");
+        let plain = render_diff(OutputStyle::PLAIN, Some("a\nb\n"), "a\n- c\n");
         assert_eq!(plain, "    @@ -1,2 +1,2 @@\n     a\n    -b\n    +- c\n");
-        let colours = AnsiStyler::Colours.render_diff(None, "x\n");
+        let colours = render_diff(OutputStyle { is_terminal: true, has_colour: true }, None, "x\n");
         assert_eq!(colours, "    \x1b[36m@@ -0,0 +1 @@\x1b[0m\n    \x1b[32m+x\x1b[0m\n");
     }
 }

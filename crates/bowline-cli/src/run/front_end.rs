@@ -19,10 +19,11 @@ use futures_util::FutureExt as _;
 use tokio::sync::watch;
 
 use super::OutputFormat;
-use super::ansi::{AnsiStyler, escape_text};
+use super::ansi::escape_text;
 use super::output::RunOutput;
 use super::terminal_user;
 use super::turn_printer::TurnPrinter;
+use bowline_client::common::console::{OutputStyle, TextStyle};
 use bowline_client::common::rules::describe_saved_rule;
 use bowline_client::login::LoginRequired;
 
@@ -63,7 +64,7 @@ pub(super) struct TurnCallOutcome {
 pub(super) struct RunFrontEnd {
     format: OutputFormat,
     output: RunOutput,
-    stderr_styler: AnsiStyler,
+    stderr_style: OutputStyle,
     // Whether the agent's messages go to a terminal.
     is_terminal: bool,
     user: Option<terminal_user::TerminalUser>,
@@ -153,14 +154,14 @@ impl RunFrontEnd {
         output: RunOutput,
         printer: TurnPrinter,
         user: Option<terminal_user::TerminalUser>,
-        stderr_styler: AnsiStyler,
+        stderr_style: OutputStyle,
         is_terminal: bool,
     ) -> Self {
         let (running_commands, _) = watch::channel(0);
         Self {
             format,
             output,
-            stderr_styler,
+            stderr_style,
             is_terminal,
             user,
             roots: OnceLock::new(),
@@ -181,7 +182,8 @@ impl RunFrontEnd {
         if let Some(user) = &self.user {
             user.break_question_line();
         }
-        self.output.write_stderr(format!("{} {text}\n", self.stderr_styler.yellow("bowline:")));
+        self.output
+            .write_stderr(format!("{} {text}\n", self.stderr_style.paint(TextStyle::Warning, "bowline:")));
     }
 
     /// Reports slow calls.
@@ -432,10 +434,10 @@ mod tests {
 
     #[test]
     fn what_comes_after_a_session_was_given_up_is_no_breach() {
-        let mut state = State::new(TurnPrinter::new(AnsiStyler::Plain, std::path::Path::new("/work")));
+        let mut state = State::new(TurnPrinter::new(OutputStyle::PLAIN, std::path::Path::new("/work")));
         let reported = (0..MAX_VIOLATIONS + 2).filter(|_| state.record_violation()).count();
         assert_eq!(reported, MAX_VIOLATIONS);
-        let mut state = State::new(TurnPrinter::new(AnsiStyler::Plain, std::path::Path::new("/work")));
+        let mut state = State::new(TurnPrinter::new(OutputStyle::PLAIN, std::path::Path::new("/work")));
         assert!(state.record_violation(), "also before the turn");
         state.has_ended = true;
         assert!(!state.record_violation());

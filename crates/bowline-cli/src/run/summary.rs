@@ -18,9 +18,9 @@ use serde_json::{Value, json};
 
 use super::front_end::UnattendedDenial;
 
-use super::ansi::AnsiStyler;
 use crate::changes::patch;
 use crate::policy::hint::{self, PolicyHint};
+use bowline_client::common::console::{OutputStyle, TextStyle};
 use bowline_client::common::names::shorten_id;
 
 /// The maximum number of files listed.
@@ -50,14 +50,14 @@ pub(super) fn describe_changes(
     session: &str,
     turn: u64,
     cwd: Option<&str>,
-    styler: AnsiStyler,
+    style: OutputStyle,
 ) -> anyhow::Result<String> {
     let files = changed_files(workspace, session, turn)?;
     if files.is_empty() {
         return Ok(String::new());
     }
     let count = if files.len() == 1 { "1 file".to_owned() } else { format!("{} files", files.len()) };
-    let mut text = format!("{}\n", styler.bold(&format!("Changed {count}:")));
+    let mut text = format!("{}\n", style.paint(TextStyle::Heading, &format!("Changed {count}:")));
     let prefix = format!("{}/", workspace.roots().cwd());
     for (path, file) in files.iter().take(MAX_FILES) {
         let name = display::escape_line(path.strip_prefix(&prefix).unwrap_or(path), 500);
@@ -69,12 +69,14 @@ pub(super) fn describe_changes(
             }
             _ => String::new(),
         };
-        let discovery =
-            file.discovery.map(|discovery| styler.dim(&format!(" ({discovery})"))).unwrap_or_default();
+        let discovery = file
+            .discovery
+            .map(|discovery| style.paint(TextStyle::Faint, &format!(" ({discovery})")))
+            .unwrap_or_default();
         let counts = match (file.is_restorable, file.has_foreign_changes) {
             (false, _) => NOT_RESTORABLE.to_owned(),
-            (true, true) => count_lines_apart(workspace, session, turn, path, styler)?,
-            (true, false) => count_lines(workspace, file, styler),
+            (true, true) => count_lines_apart(workspace, session, turn, path, style)?,
+            (true, false) => count_lines(workspace, file, style),
         };
         text += &format!("  {name}  {counts}{note}{discovery}\n");
     }
@@ -167,11 +169,11 @@ fn count_lines_apart(
     session: &str,
     turn: u64,
     path: &str,
-    styler: AnsiStyler,
+    style: OutputStyle,
 ) -> anyhow::Result<String> {
     let selection = ChangeSelection { path: Some(path.to_owned()), ..ChangeSelection::turn(session, turn) };
     let (added, removed) = patch::count_lines(&workspace.diff(&selection)?);
-    Ok(format_line_counts(added, removed, styler))
+    Ok(format_line_counts(added, removed, style))
 }
 
 /// The discovery of a change that no command accounts for.
@@ -227,7 +229,7 @@ fn undo_turn_command(cwd: Option<&str>, session: &str, turn: u64) -> String {
 }
 
 /// Describes how many lines were added and removed, if known.
-fn count_lines(workspace: &Workspace, file: &TurnFileChange, styler: AnsiStyler) -> String {
+fn count_lines(workspace: &Workspace, file: &TurnFileChange, style: OutputStyle) -> String {
     let texts = (workspace.change_texts(file.first.id), workspace.change_texts(file.last.id));
     let (Ok((before, _)), Ok((_, after))) = texts else { return String::new() };
     let is_known =
@@ -236,11 +238,15 @@ fn count_lines(workspace: &Workspace, file: &TurnFileChange, styler: AnsiStyler)
         return "not text".to_owned();
     }
     let stat = diff::compute_stat(&before.unwrap_or_default(), &after.unwrap_or_default());
-    format_line_counts(stat.added, stat.removed, styler)
+    format_line_counts(stat.added, stat.removed, style)
 }
 
-fn format_line_counts(added: usize, removed: usize, styler: AnsiStyler) -> String {
-    format!("{} {}", styler.green(&format!("+{added}")), styler.red(&format!("−{removed}")))
+fn format_line_counts(added: usize, removed: usize, style: OutputStyle) -> String {
+    format!(
+        "{} {}",
+        style.paint(TextStyle::Good, &format!("+{added}")),
+        style.paint(TextStyle::Bad, &format!("−{removed}"))
+    )
 }
 
 fn shell_quote(word: &str) -> String {

@@ -16,9 +16,10 @@ use bowline_text::display;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tokio::sync::{Mutex, MutexGuard, oneshot};
 
-use super::ansi::AnsiStyler;
+use super::ansi::paint_patch_line;
 use super::output::RunOutput;
 use bowline_client::ApprovedChanges;
+use bowline_client::common::console::{OutputStyle, TextStyle};
 use bowline_client::login::{LoginAnswer, LoginRequired};
 
 /// The maximum number of pending line requests: the one of the current question, and recently abandoned ones.
@@ -35,7 +36,7 @@ const MAX_TRIES: usize = 3;
 #[derive(Debug)]
 pub(super) struct TerminalUser {
     output: RunOutput,
-    styler: AnsiStyler,
+    style: OutputStyle,
     // Held by the current question.
     question_lock: Mutex<()>,
     // The line requests. Stdin is not read until the first question is asked.
@@ -55,11 +56,11 @@ struct TerminalLineReader<'a> {
 }
 
 impl TerminalUser {
-    pub(super) fn new(output: RunOutput, styler: AnsiStyler) -> Self {
+    pub(super) fn new(output: RunOutput, style: OutputStyle) -> Self {
         let (question_lock, line_requests) = (Mutex::new(()), OnceLock::new());
         Self {
             output,
-            styler,
+            style,
             question_lock,
             line_requests,
             approved_changes: Default::default(),
@@ -77,7 +78,7 @@ impl TerminalUser {
                 several => format!("1-{several}/"),
             };
             let keys: String = answer_keys(question).iter().map(|(key, _)| format!("{key}/")).collect();
-            self.print(&self.styler.bold(&format!("Allow it? [{numbers}{keys}?] ")));
+            self.print(&self.style.paint(TextStyle::Heading, &format!("Allow it? [{numbers}{keys}?] ")));
             let Some(line) = reader.next_line().await else {
                 self.print("\n");
                 return QuestionReply::NoUser;
@@ -110,7 +111,7 @@ impl TerminalUser {
         let mut reader = self.begin_question().await;
         self.print(&login.question_text());
         loop {
-            self.print(&self.styler.bold("Log in how? [a number, or n for not at all] "));
+            self.print(&self.style.paint(TextStyle::Heading, "Log in how? [a number, or n for not at all] "));
             let line = reader.next_line().await?;
             self.is_line_open.store(false, Ordering::Relaxed);
             match login.parse_answer(&line) {
@@ -127,7 +128,7 @@ impl TerminalUser {
         let message = display::escape_block(&request.message, 40, 4 << 10);
         self.print(&format!(
             "\n{} asks: {}\n",
-            self.styler.bold(&display::escape_line(agent, 80)),
+            self.style.paint(TextStyle::Heading, &display::escape_line(agent, 80)),
             message.text.trim_end()
         ));
         match &request.mode {
@@ -171,7 +172,7 @@ impl TerminalUser {
                 return ElicitationAction::Accept(ElicitationAcceptAction::new().content(content));
             }
             for fault in faults {
-                self.print(&self.styler.yellow(&format!("! {fault}\n")));
+                self.print(&self.style.paint(TextStyle::Warning, &format!("! {fault}\n")));
             }
         }
         self.print("That was wrong too often: nothing is sent.\n");
@@ -184,7 +185,7 @@ impl TerminalUser {
         reader: &mut TerminalLineReader<'_>,
     ) -> ElicitationAction {
         for line in page.display_lines() {
-            self.print(&format!("  {}\n", self.styler.style_patch_line(&line)));
+            self.print(&format!("  {}\n", paint_patch_line(self.style, &line)));
         }
         loop {
             self.print("Will you open this page in your browser? [y/n] ");
@@ -229,14 +230,21 @@ impl TerminalUser {
     fn render_question(&self, question: &Question, roots: &[String]) -> String {
         let mut text = String::from("\n");
         for difference in self.lock_approved_changes().differences(question).into_iter().flatten() {
-            text += &format!("{}\n", self.styler.yellow(&format!("! {}:", difference.description)));
+            text += &format!(
+                "{}\n",
+                self.style.paint(TextStyle::Warning, &format!("! {}:", difference.description))
+            );
             let change = TextChange { before: Some(difference.approved), after: difference.current };
             for line in change.lines() {
-                text += &format!("{}\n", self.styler.style_patch_line(&line));
+                text += &format!("{}\n", paint_patch_line(self.style, &line));
             }
         }
         for (index, line) in question.to_text().lines().enumerate() {
-            let line = if index == 0 { self.styler.bold(line) } else { self.styler.style_patch_line(line) };
+            let line = if index == 0 {
+                self.style.paint(TextStyle::Heading, line)
+            } else {
+                paint_patch_line(self.style, line)
+            };
             text += &format!("{line}\n");
         }
         let scopes = describe_narrowest_scope(question, roots);
@@ -244,7 +252,9 @@ impl TerminalUser {
             answer_keys(question).into_iter().map(|(key, label)| format!("{key} {label}")).collect();
         text += &format!("{}\n", keys.join("   "));
         if !scopes.is_empty() {
-            text += &self.styler.dim(&format!("s, p and N hold for {}\n", scopes.join(" and ")));
+            text += &self
+                .style
+                .paint(TextStyle::Faint, &format!("s, p and N hold for {}\n", scopes.join(" and ")));
         }
         for (number, suggestion) in question.suggestions.iter().enumerate().take(9).skip(1) {
             let number = number + 1;
@@ -252,7 +262,7 @@ impl TerminalUser {
                 "s{number}, p{number} and N{number} for {}\n",
                 display::escape_line(&suggestion.description, 300)
             );
-            text += &self.styler.dim(&line);
+            text += &self.style.paint(TextStyle::Faint, &line);
         }
         text
     }
@@ -396,26 +406,12 @@ fn lasting_reply(
             vec![chosen.ok_or(ReplyParseError::Unrecognized)?.clone()]
         }
     };
-    Ok(QuestionReply::Answered(QuestionAnswer {
-        choice,
-        lifetime,
-        scope,
-        reason: None,
-        option_id: None,
-        edited_text: None,
-    }))
+    Ok(QuestionReply::Answered(QuestionAnswer { scope, ..QuestionAnswer::new(choice, lifetime) }))
 }
 
 fn deny_reply(reason: &str) -> QuestionReply {
     let reason = Some(reason.trim().to_owned()).filter(|reason| !reason.is_empty());
-    QuestionReply::Answered(QuestionAnswer {
-        choice: AnswerChoice::Deny,
-        lifetime: AnswerLifetime::Once,
-        scope: Vec::new(),
-        reason,
-        option_id: None,
-        edited_text: None,
-    })
+    QuestionReply::deny_because(reason)
 }
 
 /// Describes the default scope of a lasting answer.

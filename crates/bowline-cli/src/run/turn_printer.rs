@@ -5,6 +5,7 @@ use std::hash::{DefaultHasher, Hash, Hasher as _};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use bowline_client::common::console::{OutputStyle, TextStyle};
 use bowline_protocol::accumulator::{MessageKind, SessionChange, SessionSnapshot, ToolCallView};
 use bowline_protocol::schema::v1::{
     ContentBlock, ContentChunk, NoticeSeverity, PlanEntry, PlanEntryStatus, SessionNotification,
@@ -12,7 +13,7 @@ use bowline_protocol::schema::v1::{
 };
 use bowline_text::display;
 
-use super::ansi::{AnsiStyler, escape_text, format_duration};
+use super::ansi::{escape_text, format_duration, render_diff};
 
 /// A call that takes longer is reported before it ends.
 const SLOW_CALL: Duration = Duration::from_secs(1);
@@ -28,7 +29,7 @@ const MAX_OUTPUT: (usize, usize) = (12, 4 << 10);
 /// Prints a turn.
 #[derive(Debug)]
 pub(super) struct TurnPrinter {
-    styler: AnsiStyler,
+    style: OutputStyle,
     // The prefix removed from paths.
     cwd: String,
     line_state: LineState,
@@ -59,9 +60,9 @@ enum LineState {
 }
 
 impl TurnPrinter {
-    pub(super) fn new(styler: AnsiStyler, cwd: &Path) -> Self {
+    pub(super) fn new(style: OutputStyle, cwd: &Path) -> Self {
         Self {
-            styler,
+            style,
             cwd: format!("{}/", cwd.display()),
             line_state: LineState::Start,
             open_calls: HashMap::new(),
@@ -108,13 +109,13 @@ impl TurnPrinter {
                 };
                 let text = display::escape_line(&text, 2000);
                 let text = match notice.severity {
-                    NoticeSeverity::Info => self.styler.dim(&text),
-                    _ => self.styler.yellow(&text),
+                    NoticeSeverity::Info => self.style.paint(TextStyle::Faint, &text),
+                    _ => self.style.paint(TextStyle::Warning, &text),
                 };
                 self.render_line(&format!("! {text}"))
             }
             (_, SessionChange::CompactionAdded(_)) => {
-                self.render_line(&self.styler.dim("~ the conversation is being shortened"))
+                self.render_line(&self.style.paint(TextStyle::Faint, "~ the conversation is being shortened"))
             }
             _ => String::new(),
         }
@@ -147,7 +148,7 @@ impl TurnPrinter {
                 let elapsed = format_duration(now.duration_since(open.started_at));
                 let line = format!(
                     "{} {} ({status}, {elapsed})",
-                    self.styler.yellow("-"),
+                    self.style.paint(TextStyle::Warning, "-"),
                     self.tool_call_title(call)
                 );
                 output += &self.render_line(&line);
@@ -216,7 +217,7 @@ impl TurnPrinter {
         for (index, line) in text.split_inclusive('\n').enumerate() {
             let margin = if index == 0 && continues_line { "" } else { "┊ " };
             let (body, end) = line.strip_suffix('\n').map_or((line, ""), |body| (body, "\n"));
-            output += &format!("{}{end}", self.styler.dim(&format!("{margin}{body}")));
+            output += &format!("{}{end}", self.style.paint(TextStyle::Faint, &format!("{margin}{body}")));
         }
         output
     }
@@ -233,12 +234,12 @@ impl TurnPrinter {
         let mut output = if has_same_entries || plan.is_empty() {
             String::new()
         } else {
-            self.render_line(&self.styler.bold("Plan"))
+            self.render_line(&self.style.paint(TextStyle::Heading, "Plan"))
         };
         for entry in changed {
             let mark = match entry.status {
-                PlanEntryStatus::Completed => self.styler.green("☑"),
-                PlanEntryStatus::InProgress => self.styler.cyan("▸"),
+                PlanEntryStatus::Completed => self.style.paint(TextStyle::Good, "☑"),
+                PlanEntryStatus::InProgress => self.style.paint(TextStyle::Highlight, "▸"),
                 // A status of a later protocol version counts as not done.
                 _ => "☐".to_owned(),
             };
@@ -286,8 +287,14 @@ impl TurnPrinter {
         let header = if is_new {
             let since = self.open_calls.remove(&call.id).map_or(now, |open| open.started_at);
             let failed = call.status == ToolCallStatus::Failed;
-            let mark = if failed { self.styler.red("✗") } else { self.styler.green("✓") };
-            let elapsed = self.styler.dim(&format!("({})", format_duration(now.duration_since(since))));
+            let mark = if failed {
+                self.style.paint(TextStyle::Bad, "✗")
+            } else {
+                self.style.paint(TextStyle::Good, "✓")
+            };
+            let elapsed = self
+                .style
+                .paint(TextStyle::Faint, &format!("({})", format_duration(now.duration_since(since))));
             self.render_line(&format!("{mark} {} {elapsed}", self.tool_call_title(call)))
         } else if parts.is_empty() {
             return String::new();
@@ -310,7 +317,7 @@ impl TurnPrinter {
         let failed = call.status == ToolCallStatus::Failed;
         match content {
             ToolCallContent::Diff(diff) if !failed => {
-                self.styler.render_diff(diff.old_text.as_deref(), &diff.new_text)
+                render_diff(self.style, diff.old_text.as_deref(), &diff.new_text)
             }
             ToolCallContent::Terminal(terminal) => {
                 output(&terminal.terminal_id.0).map(|text| self.render_output(&text)).unwrap_or_default()
@@ -332,15 +339,15 @@ impl TurnPrinter {
         let omitted = lines.len().saturating_sub(MAX_OUTPUT.0);
         let mut output = String::new();
         if omitted > 0 {
-            output += &format!("    {}\n", self.styler.dim(&format!("… {omitted} lines before")));
+            output += &format!(
+                "    {}\n",
+                self.style.paint(TextStyle::Faint, &format!("… {omitted} lines before"))
+            );
         }
         let block = display::escape_block(&lines[omitted..].join("\n"), MAX_OUTPUT.0, MAX_OUTPUT.1);
-        output.extend(
-            block
-                .text
-                .lines()
-                .map(|line| format!("    {}", self.styler.dim(line)).trim_end().to_owned() + "\n"),
-        );
+        output.extend(block.text.lines().map(|line| {
+            format!("    {}", self.style.paint(TextStyle::Faint, line)).trim_end().to_owned() + "\n"
+        }));
         output
     }
 
@@ -360,7 +367,7 @@ impl TurnPrinter {
             _ => "tool",
         };
         let title = display::escape_line(&call.title.replace(&self.cwd, ""), MAX_TITLE);
-        format!("{kind}: {}", self.styler.bold(&title))
+        format!("{kind}: {}", self.style.paint(TextStyle::Heading, &title))
     }
 }
 

@@ -4,7 +4,6 @@ use std::any::Any;
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
-use anyhow::Context as _;
 use bowline_protocol::terminal::CommandExit;
 use bowline_serve::{AgentLauncher, AgentStreams};
 use bowline_text::display::quote;
@@ -17,7 +16,7 @@ use super::store::STORE_VARIABLE;
 use crate::agent::SESSION_STORE_VARIABLE;
 use bowline_client::agents::{AgentCommand, OWN_AGENT_NAME};
 use bowline_client::error::CliError;
-use bowline_client::launch::SUPERVISOR_COMMAND;
+use bowline_client::launch::own_supervisor;
 
 /// The longest line of an agent's stderr in the log, in bytes.
 const MAX_LOG_LINE: u64 = 4096;
@@ -73,9 +72,8 @@ impl ProgramLauncher {
                 "cannot start the agent {program}: there is no such program"
             )));
         }
-        let own = std::env::current_exe().context("cannot find the bowline program")?;
-        let supervisor = SupervisorProgram { program: own.clone(), args: vec![SUPERVISOR_COMMAND.into()] };
-        let program = own.into_os_string();
+        let supervisor = own_supervisor()?;
+        let program = supervisor.program.clone().into_os_string();
         Ok(Self { program, agents, directory: directory.to_owned(), supervisor, session_database })
     }
 

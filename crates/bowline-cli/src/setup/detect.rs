@@ -16,7 +16,7 @@ pub(crate) struct InstalledEditor {
     /// Its display name.
     pub(crate) title: &'static str,
     /// Its name in `bowline setup`.
-    pub(crate) cli_name: &'static str,
+    pub(crate) cli_name: String,
     /// Whether it can start agents.
     pub(crate) supports_agents: bool,
     /// Whether `bowline setup --write` can set it up.
@@ -105,7 +105,7 @@ mod tests {
         let variable = |name: &str| (name == "HOME").then(|| home.into());
         let editors = find_installed(variable, Some(&home.join("bin").into_os_string()), home);
         let result: Vec<_> =
-            editors.iter().map(|editor| (editor.cli_name, editor.configured_in.is_some())).collect();
+            editors.iter().map(|editor| (&*editor.cli_name, editor.configured_in.is_some())).collect();
         assert_eq!(result, [("zed", true), ("neovim", false), ("vscode", false)]);
     }
 }

@@ -90,17 +90,8 @@ impl ConfigDirs {
 
 impl EditorKind {
     /// Returns its name on the command line.
-    pub(super) fn cli_name(self) -> &'static str {
-        match self {
-            Self::Zed => "zed",
-            Self::Jetbrains => "jetbrains",
-            Self::Neovim => "neovim",
-            Self::Emacs => "emacs",
-            Self::Vscode => "vscode",
-            Self::ClaudeDesktop => "claude-desktop",
-            Self::ClaudeCode => "claude-code",
-            Self::Cursor => "cursor",
-        }
+    pub(super) fn cli_name(self) -> String {
+        self.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
     }
 
     /// Returns whether it can start Bowline in a role.

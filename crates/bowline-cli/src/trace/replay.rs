@@ -82,8 +82,8 @@ pub(super) fn run(arguments: &ReplayArguments) -> Result<ExitCode, CliError> {
 
 /// The two directions of a connection.
 struct ReplayConnection {
-    // `None` once the other side has closed it.
-    incoming: Receiver<Option<Vec<u8>>>,
+    // Disconnected once the other side has closed it.
+    incoming: Receiver<Vec<u8>>,
     out: Box<dyn Write>,
 }
 
@@ -120,8 +120,8 @@ impl ReplayConnection {
                 break;
             }
             match receive(&self.incoming, timeout) {
-                Ok(Some(line)) => actions = player.receive(&line),
-                Ok(None) | Err(RecvTimeoutError::Disconnected) => {
+                Ok(line) => actions = player.receive(&line),
+                Err(RecvTimeoutError::Disconnected) => {
                     return (is_client).then(|| "the agent has ended".to_owned());
                 }
                 Err(RecvTimeoutError::Timeout) => {
@@ -132,15 +132,12 @@ impl ReplayConnection {
         }
         drop(self.out);
         // The recording ends here, so the remaining output is discarded.
-        while let Ok(Some(_)) = receive(&self.incoming, Some(EXIT_GRACE)) {}
+        while receive(&self.incoming, Some(EXIT_GRACE)).is_ok() {}
         None
     }
 }
 
-fn receive(
-    receiver: &Receiver<Option<Vec<u8>>>,
-    timeout: Option<Duration>,
-) -> Result<Option<Vec<u8>>, RecvTimeoutError> {
+fn receive(receiver: &Receiver<Vec<u8>>, timeout: Option<Duration>) -> Result<Vec<u8>, RecvTimeoutError> {
     match timeout {
         Some(timeout) => receiver.recv_timeout(timeout),
         None => receiver.recv().map_err(|_| RecvTimeoutError::Disconnected),
@@ -148,13 +145,13 @@ fn receive(
 }
 
 /// Reads lines on a thread, which ends with the program at the latest.
-fn spawn_reader(source: impl Read + Send + 'static) -> Receiver<Option<Vec<u8>>> {
+fn spawn_reader(source: impl Read + Send + 'static) -> Receiver<Vec<u8>> {
     let (sender, receiver) = sync_channel(MAX_QUEUED_LINES);
     std::thread::spawn(move || read_lines(source, &sender));
     receiver
 }
 
-fn read_lines(reader: impl Read, sender: &SyncSender<Option<Vec<u8>>>) {
+fn read_lines(reader: impl Read, sender: &SyncSender<Vec<u8>>) {
     let mut reader = BufReader::with_capacity(1 << 16, reader);
     loop {
         let mut line = Vec::new();
@@ -163,7 +160,7 @@ fn read_lines(reader: impl Read, sender: &SyncSender<Option<Vec<u8>>>) {
         if line.last() == Some(&b'\n') {
             line.pop();
         }
-        if sender.send((read > 0).then_some(line)).is_err() || read == 0 {
+        if read == 0 || sender.send(line).is_err() {
             return;
         }
     }

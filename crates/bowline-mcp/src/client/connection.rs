@@ -39,8 +39,6 @@ const EXIT_TIMEOUT: Duration = Duration::from_secs(2);
 const LEAVE_TIMEOUT: Duration = Duration::from_millis(500);
 /// The deadline for closing a connection.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
-/// The longest displayed name or version, in bytes.
-const MAX_SHOWN: usize = 80;
 
 /// A connection. Dropping it ends the server's processes.
 pub(super) struct ServerConnection {
@@ -131,15 +129,6 @@ impl ServerConnection {
     /// Returns whether the server declares tools.
     pub(super) fn has_tools(&self) -> bool {
         self.running.peer().peer_info().is_some_and(|info| info.capabilities.tools.is_some())
-    }
-
-    /// Returns the name that the server gives itself, with its version.
-    pub(super) fn version(&self) -> Option<String> {
-        let info = self.running.peer().peer_info()?;
-        let server = info.server_info.as_ref()?;
-        let escape = |text: &str| display::escape_line(text, MAX_SHOWN);
-        let named = format!("{} {}", escape(&server.name), escape(&server.version));
-        Some(format!("{} (MCP {})", named.trim(), info.protocol_version))
     }
 
     /// Waits until the connection ends, and describes how it ended.

@@ -35,12 +35,6 @@ pub struct McpClientOptions {
 }
 
 impl McpClientOptions {
-    /// Returns the default options.
-    #[must_use]
-    pub fn new(supervisor: SupervisorProgram, directory: impl Into<PathBuf>) -> Self {
-        Self::from_terminal_options(&terminals::TerminalOptions::new(supervisor), directory)
-    }
-
     /// Returns options that give servers the same environment and limits as commands in terminals.
     #[must_use]
     pub fn from_terminal_options(

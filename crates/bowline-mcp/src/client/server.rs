@@ -37,7 +37,6 @@ pub(super) struct ServerSnapshot {
     pub(super) left_out: usize,
     /// The names of the omitted tools that are nested too deeply.
     pub(super) too_deep: Arc<[String]>,
-    pub(super) version: Option<String>,
     /// The handle for calling it, when it is ready.
     pub(super) link: Option<ServerLink>,
 }
@@ -49,7 +48,6 @@ impl ServerSnapshot {
             tools: Arc::default(),
             left_out: 0,
             too_deep: Arc::default(),
-            version: None,
             link: None,
         }
     }
@@ -152,14 +150,12 @@ impl ServerTask {
         };
         let handler = connection.handler();
         let link = ServerLink::new(connection.peer(), Arc::clone(&handler));
-        let version = connection.version();
         loop {
             snapshot.send_replace(ServerSnapshot {
                 state: ServerState::Ready,
                 tools: listing.tools.into(),
                 left_out: listing.left_out,
                 too_deep: listing.too_deep.into(),
-                version: version.clone(),
                 link: Some(link.clone()),
             });
             let changed = async {

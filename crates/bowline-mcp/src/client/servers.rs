@@ -4,9 +4,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bowline_protocol::schema::v1::ToolKind;
 use bowline_tools::mcp_tools::workspace::{self, WorkspaceToolset};
-use bowline_tools::mcp_tools::{self, ListedTool, MAX_TOOLS, McpCallOutput, ToolHints, ToolNameAllocator};
+use bowline_tools::mcp_tools::{self, ListedTool, MAX_TOOLS, McpCallOutput, ToolNameAllocator};
 use serde_json::{Map, Value};
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
@@ -60,16 +59,10 @@ pub struct McpTool {
     pub server: String,
     /// The tool's name at the server.
     pub tool: String,
-    /// The title displayed to a person.
-    pub title: String,
     /// The description for a model.
     pub description: String,
     /// The input schema, an object schema.
     pub schema: Value,
-    /// The kind that clients display. It grants no permission.
-    pub kind: ToolKind,
-    /// The server's hints.
-    pub hints: ToolHints,
 }
 
 /// A server that is recognised as a workspace.
@@ -98,8 +91,6 @@ pub struct ServerStatus {
     pub left_out: usize,
     /// The names of the omitted tools whose schemas are nested too deeply.
     pub too_deep: Vec<String>,
-    /// The name that it gives itself, with its version.
-    pub version: Option<String>,
     /// The last lines that it printed outside the protocol.
     pub stderr: Vec<String>,
 }
@@ -188,13 +179,12 @@ impl McpServers {
     #[must_use]
     pub fn tools(&self) -> Vec<McpTool> {
         let tool = |(name, entry, listed): (String, &ServerEntry, ListedTool)| {
-            let ListedTool { name: tool, title, mut description, schema, hints } = listed;
+            let ListedTool { name: tool, title, mut description, schema } = listed;
             if description.is_empty() {
                 // Some providers require a description.
                 description = format!("{title} (a tool of an MCP server)");
             }
-            let (server, kind) = (entry.name.clone(), mcp_tools::tool_kind(hints));
-            McpTool { name, server, tool, title, description, schema, kind, hints }
+            McpTool { name, server: entry.name.clone(), tool, description, schema }
         };
         self.named_tools(ListedTool::clone).map(tool).collect()
     }
@@ -253,11 +243,10 @@ impl McpServers {
     #[must_use]
     pub fn statuses(&self) -> Vec<ServerStatus> {
         let status = |entry: &ServerEntry| {
-            let ServerSnapshot { state, tools, left_out, too_deep, version, .. } =
-                entry.snapshot.borrow().clone();
+            let ServerSnapshot { state, tools, left_out, too_deep, .. } = entry.snapshot.borrow().clone();
             let (name, stderr) = (entry.name.clone(), entry.output.display_lines());
             let (tools, too_deep) = (tools.len(), too_deep.to_vec());
-            ServerStatus { name, state, tools, left_out, too_deep, version, stderr }
+            ServerStatus { name, state, tools, left_out, too_deep, stderr }
         };
         let left_out = |(name, reason): &(String, String)| ServerStatus {
             name: name.clone(),
@@ -265,7 +254,6 @@ impl McpServers {
             tools: 0,
             left_out: 0,
             too_deep: Vec::new(),
-            version: None,
             stderr: Vec::new(),
         };
         self.entries.iter().map(status).chain(self.left_out.iter().map(left_out)).collect()

@@ -7,7 +7,7 @@ use std::time::Duration;
 use bowline_mcp::client::{McpClientOptions, McpError, McpServers, ServerSpec, TransportSpec};
 use bowline_mcp::http;
 use bowline_tools::mcp_tools::McpCallOutput;
-use bowline_workspace::terminals::SupervisorProgram;
+use bowline_workspace::terminals::{SupervisorProgram, TerminalOptions};
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::{TcpListener, TcpStream};
@@ -210,7 +210,11 @@ pub(crate) fn answer_correctly(request: &HttpTestRequest) -> ScriptedReply {
 pub(crate) fn client_options() -> McpClientOptions {
     let supervisor = SupervisorProgram::new("/nowhere", ["supervise"]);
     let http = http::HttpClientOptions { system_proxy: false, ..http::HttpClientOptions::default() };
-    McpClientOptions { http, call_timeout: Duration::from_secs(5), ..McpClientOptions::new(supervisor, "/") }
+    McpClientOptions {
+        http,
+        call_timeout: Duration::from_secs(5),
+        ..McpClientOptions::from_terminal_options(&TerminalOptions::new(supervisor), "/")
+    }
 }
 
 pub(crate) async fn connect(transport: TransportSpec, settings: McpClientOptions) -> McpServers {

@@ -15,7 +15,7 @@ use std::process::{Command, ExitCode, Stdio};
 use std::time::Duration;
 
 use bowline_mcp::client::{McpClientOptions, McpServers, ServerSpec, TransportSpec};
-use bowline_workspace::terminals::{SupervisorProgram, supervisor};
+use bowline_workspace::terminals::{SupervisorProgram, TerminalOptions, supervisor};
 use serde_json::{Value, json};
 
 fn main() -> ExitCode {
@@ -55,7 +55,7 @@ async fn run_agent(beacon: &str) -> ExitCode {
         TransportSpec::Stdio { command: program.display().to_string(), args, env: Vec::new(), cwd: None };
     let servers = McpServers::connect(
         vec![ServerSpec { name: "peer".to_owned(), transport }],
-        McpClientOptions::new(supervisor, "/"),
+        McpClientOptions::from_terminal_options(&TerminalOptions::new(supervisor), "/"),
     );
     servers.wait_until_ready(Duration::from_secs(20)).await;
     let arguments = json!({ "beacon": beacon }).as_object().cloned().unwrap_or_default();

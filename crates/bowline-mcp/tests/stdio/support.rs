@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bowline_mcp::client::{McpClientOptions, McpError, McpServers, ServerSpec, ServerState, TransportSpec};
 use bowline_tools::mcp_tools::McpCallOutput;
-use bowline_workspace::terminals::SupervisorProgram;
+use bowline_workspace::terminals::{SupervisorProgram, TerminalOptions};
 use serde_json::{Map, Value};
 use test_support::wait::wait_for_async;
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, BufReader};
@@ -15,7 +15,10 @@ const PEER: &str = env!("CARGO_BIN_EXE_mcp-peer");
 pub(crate) fn client_options() -> McpClientOptions {
     let supervisor = SupervisorProgram::new(PEER, ["supervise"]);
     let grace_period = Duration::from_millis(300);
-    McpClientOptions { grace_period, ..McpClientOptions::new(supervisor, std::env::temp_dir()) }
+    McpClientOptions {
+        grace_period,
+        ..McpClientOptions::from_terminal_options(&TerminalOptions::new(supervisor), std::env::temp_dir())
+    }
 }
 
 /// Returns the specification of a server that is the test program.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bowline_host::{Question, QuestionReply};
 use bowline_policy::grants::GrantHolder;
 use bowline_policy::operation::{Operation, OperationKind, OperationTarget};
-use bowline_policy::question::{AnswerChoice, AnswerLifetime, QuestionAnswer, QuestionItem, QuestionTrigger};
+use bowline_policy::question::{AnswerChoice, AnswerLifetime, QuestionItem, QuestionTrigger};
 use bowline_protocol::accumulator::SessionAccumulator;
 use bowline_protocol::schema::v1::{
     AvailableCommand, AvailableCommandsUpdate, ContentChunk, Notice, SessionNotification, SessionUpdate,
@@ -814,10 +814,7 @@ fn rejections_and_lasting_answers_stay_in_the_conversation() {
         AnswerLifetime::Project,
         AnswerLifetime::Always,
     ] {
-        let (choice, scope) = (AnswerChoice::Allow, Vec::new());
-        let answer =
-            QuestionAnswer { choice, lifetime, scope, reason: None, option_id: None, edited_text: None };
-        notes.extend(approval.describe_reply(&QuestionReply::Answered(answer)));
+        notes.extend(approval.describe_reply(&QuestionReply::answer(AnswerChoice::Allow, lifetime)));
     }
     notes.extend(approval.describe_reply(&QuestionReply::NoUser));
     expect![[r#"

@@ -139,15 +139,7 @@ impl ApprovalPane {
                 }
                 KeyCode::Enter if key.kind == KeyEventKind::Press => {
                     let reason = Some(editor.text().trim().to_owned()).filter(|text| !text.is_empty());
-                    let (choice, lifetime, scope) = (AnswerChoice::Deny, AnswerLifetime::Once, Vec::new());
-                    Some(QuestionReply::Answered(QuestionAnswer {
-                        choice,
-                        lifetime,
-                        scope,
-                        reason,
-                        option_id: None,
-                        edited_text: None,
-                    }))
+                    Some(QuestionReply::deny_because(reason))
                 }
                 _ => {
                     editor.handle_key(key);

@@ -22,6 +22,7 @@ use ratatui::widgets::Clear;
 
 use crate::view::widgets::viewport::Viewport;
 use crate::view::widgets::{cells, draw_line, draw_lines, key_hints, rule_line, split_bottom, theme};
+use crate::view::wrap::LineBreak;
 use field_editor::FieldEditor;
 
 /// The maximum length of one of the agent's texts that is shown, in bytes.
@@ -230,7 +231,7 @@ impl ElicitationPane {
                 let [_, host, _] = page.display_parts();
                 lines.extend(rows(&format!("It leads to {host}"), theme::title()));
                 let url = cells::escape_line(&page.display_parts().concat());
-                let wrapped = cells::wrap_ranges(&url, columns.max(2), cells::WrapMode::Anywhere).into_iter();
+                let wrapped = cells::wrap_ranges(&url, columns.max(2), LineBreak::Anywhere).into_iter();
                 lines.extend(wrapped.map(|row| Line::raw(url[row].to_owned())));
                 lines.extend(rows(
                     "It is not opened for you: copy it into a browser if you trust it.",

@@ -105,7 +105,7 @@ impl Picker {
             Span::raw(truncate_end(&self.filter, columns.saturating_sub(3))),
         ])];
         if matches.is_empty() {
-            lines.push(Line::styled("nothing fits", Style::new().add_modifier(Modifier::DIM)));
+            lines.push(Line::styled("nothing fits", theme::secondary()));
         }
         let first = self.selected.saturating_sub(rows.saturating_sub(1));
         for (index, row) in matches.iter().enumerate().skip(first).take(rows) {

@@ -5,17 +5,14 @@ use std::time::Duration;
 
 use bowline_history::undo::ChangeSelection;
 use bowline_host::HostSession;
-use bowline_protocol::schema::v1::{ListSessionsRequest, SessionInfo};
+use bowline_protocol::schema::v1::SessionInfo;
 use bowline_workspace::workspace::{ListedChange, UndoOutcome, Workspace};
 
 use crate::panes::changes::{ChangeEntry, RecentChanges, is_possibly_users, select_newest};
 use bowline_client::common::names::SessionNames;
 use bowline_client::common::times::format_age_of;
-use bowline_client::error::CliError;
+use bowline_client::reopen;
 use bowline_storage::clock::now;
-
-/// The maximum number of pages of sessions read.
-const MAX_PAGES: usize = 50;
 
 /// The maximum number of sessions listed.
 const MAX_SESSIONS: usize = 500;
@@ -28,19 +25,8 @@ const MAX_CHANGE_BYTES: usize = 32 << 20;
 
 /// Returns the agent's sessions in a directory, newest first, with their ages in words.
 pub(super) async fn list_sessions(session: &HostSession, cwd: PathBuf) -> Result<Vec<SessionInfo>, String> {
-    let mut sessions: Vec<SessionInfo> = Vec::new();
-    let mut cursor = None;
-    for _ in 0..MAX_PAGES {
-        let request = ListSessionsRequest::new().cwd(cwd.clone()).cursor(cursor.clone());
-        let page = session.agent().list_sessions(request).await.map_err(|error| error.to_string())?;
-        // Not every agent filters by directory.
-        sessions.extend(page.sessions.into_iter().filter(|info| info.cwd == cwd));
-        if sessions.len() >= MAX_SESSIONS || page.next_cursor.is_none() || page.next_cursor == cursor {
-            break;
-        }
-        cursor = page.next_cursor;
-    }
-    sessions.truncate(MAX_SESSIONS);
+    let listed = reopen::list_sessions(session.agent(), Some(&cwd.to_string_lossy()), MAX_SESSIONS).await;
+    let mut sessions = listed.map_err(|error| error.to_string())?;
     sessions.sort_by(|left, right| right.updated_at.cmp(&left.updated_at));
     let now = now();
     for info in &mut sessions {
@@ -94,16 +80,4 @@ pub(super) fn describe_undo(verb: &str, outcome: &UndoOutcome) -> String {
 /// Describes that an agent did not answer in time.
 pub(super) fn describe_timeout(action: &str, timeout: Duration) -> String {
     format!("the agent did not {action} within {} s", timeout.as_secs())
-}
-
-/// Describes why a request failed.
-pub(super) fn describe_ending(error: &CliError) -> String {
-    match error {
-        CliError::Failed(cause) => format!("{cause:#}"),
-        CliError::Usage(text)
-        | CliError::TimedOut(text)
-        | CliError::NoSession(text)
-        | CliError::Denied(text) => text.clone(),
-        CliError::LoginRequired(_) | CliError::Interrupted | CliError::Terminated(_) => error.to_string(),
-    }
 }

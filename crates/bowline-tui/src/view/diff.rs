@@ -7,8 +7,8 @@ use bowline_text::display;
 use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 
-use super::widgets::cells::{self, WrapMode};
-use super::widgets::theme;
+use super::widgets::{cells, theme};
+use super::wrap::LineBreak;
 
 /// The maximum number of rows of a diff. The last row reports how many changed lines are missing.
 pub(crate) const MAX_ROWS: usize = 10_000;
@@ -369,7 +369,8 @@ impl DiffRenderer<'_> {
         let empty_gutter = " ".repeat(gutter.len());
         let room = width.saturating_sub(gutter.len() + 1).max(2);
         let mut rows = Vec::new();
-        for (index, row) in cells::wrap_ranges(&line.text, room, WrapMode::Anywhere).into_iter().enumerate() {
+        for (index, row) in cells::wrap_ranges(&line.text, room, LineBreak::Anywhere).into_iter().enumerate()
+        {
             // A continuation row has a mark of its own, so that it cannot pass for an unchanged line.
             let (numbers, mark) = if index == 0 { (&gutter, sign.mark()) } else { (&empty_gutter, "┊") };
             let mut spans =

@@ -82,10 +82,6 @@ pub(crate) fn draw(app: &mut App, frame: &mut Frame<'_>, colours: Colours) {
     }
 }
 
-fn dim_style() -> Style {
-    Style::new().add_modifier(Modifier::DIM)
-}
-
 fn draw_conversation(app: &mut App, frame: &mut Frame<'_>, area: Rect) {
     let width = usize::from(area.width);
     let rows =
@@ -113,7 +109,7 @@ fn draw_conversation(app: &mut App, frame: &mut Frame<'_>, area: Rect) {
         };
         let text =
             truncate_end(&format!("next: {}", text.replace('\n', " ")), width.saturating_sub(more.len()));
-        Line::styled(text + &more, dim_style())
+        Line::styled(text + &more, theme::secondary())
     };
     let rows: Vec<Line<'static>> = app.queued_prompts.iter().enumerate().take(queued).map(row).collect();
     frame.render_widget(Paragraph::new(rows), queue);
@@ -121,15 +117,15 @@ fn draw_conversation(app: &mut App, frame: &mut Frame<'_>, area: Rect) {
         if app.conversation.is_following() { String::new() } else { " more below: Ctrl-End ".to_owned() };
     let rule = Block::new()
         .borders(Borders::TOP)
-        .border_style(dim_style())
-        .title(Span::styled(scroll_hint, dim_style()));
+        .border_style(theme::secondary())
+        .title(Span::styled(scroll_hint, theme::secondary()));
     frame.render_widget(rule, separator);
     draw_input(app, frame, input);
     let status = match &app.search_input {
         Some(search) if app.flash_text().is_none() => {
             let mut line = Line::from(vec![Span::styled(" find ", theme::title())]);
             line.spans.extend(search.render(bottom.width.saturating_sub(SEARCH_HINT_WIDTH), true).spans);
-            line.push_span(Span::styled("  Enter older · Down newer · Esc ends", dim_style()));
+            line.push_span(Span::styled("  Enter older · Down newer · Esc ends", theme::secondary()));
             line
         }
         _ => status::status_line(app, width),
@@ -187,7 +183,7 @@ fn greeting_lines(app: &App, area: Rect) -> Vec<Line<'static>> {
     };
     let mut lines = vec![Line::default()];
     lines.extend(wrap_spans(
-        &[Span::styled(escape_line(&text), dim_style())],
+        &[Span::styled(escape_line(&text), theme::secondary())],
         width,
         LineBreak::Words,
         &[],
@@ -219,7 +215,7 @@ fn example_lines(offline: bool, width: usize) -> Vec<Line<'static>> {
         ),
     };
     let wrap_text = |text: &'static str| {
-        wrap_spans(&[Span::styled(text, dim_style())], width, LineBreak::Words, &[], &[])
+        wrap_spans(&[Span::styled(text, theme::secondary())], width, LineBreak::Words, &[], &[])
     };
     let mut lines = wrap_text(intro);
     let example_line =
@@ -306,7 +302,8 @@ fn draw_agent_exit(app: &App, frame: &mut Frame<'_>, area: Rect, output: &str) {
     if lines.len() > room {
         // The reason for the exit comes first.
         let hidden = lines.len() + 1 - room;
-        let mark = Line::styled(format!("… {hidden} lines are above, in the conversation"), dim_style());
+        let mark =
+            Line::styled(format!("… {hidden} lines are above, in the conversation"), theme::secondary());
         let first = usize::from(room > 2);
         lines.splice(first..(first + hidden).min(lines.len()), (room > 1).then_some(mark));
     }

@@ -163,18 +163,18 @@ pub(crate) fn render_item(
                 _ => "could not be shortened",
             };
             let head = format!("{} The history {state}", fold_marker(options.is_open));
-            let mut lines = vec![Line::styled(truncate_end(&head, options.width), dim_style())];
+            let mut lines = vec![Line::styled(truncate_end(&head, options.width), theme::secondary())];
             if options.is_open {
                 let error = compaction.error.as_deref().map(ToString::to_string);
                 let (text, _) = body_tail(&compaction.summary);
-                lines.extend(render_indented(&error.unwrap_or(text), options.width, dim_style()));
+                lines.extend(render_indented(&error.unwrap_or(text), options.width, theme::secondary()));
             }
             lines
         }
         ConversationItem::Prompt(text) => render_prompt(text, options.width),
         ConversationItem::Note(note) => {
             let style = match note.level {
-                NoteLevel::Info => dim_style(),
+                NoteLevel::Info => theme::secondary(),
                 NoteLevel::Output => Style::new(),
                 NoteLevel::Warning => Style::new().fg(Color::Yellow),
                 NoteLevel::Error => Style::new().fg(Color::Red),
@@ -198,13 +198,9 @@ pub(crate) fn render_item(
 fn omit_middle_lines(lines: &mut Vec<Line<'static>>) {
     if lines.len() > MAX_LINES {
         let omitted = lines.len() - MAX_LINES;
-        let mark = Line::styled(format!("… {omitted} lines are not shown …"), dim_style());
+        let mark = Line::styled(format!("… {omitted} lines are not shown …"), theme::secondary());
         lines.splice(MAX_LINES / 2..MAX_LINES / 2 + omitted, [mark]);
     }
-}
-
-fn dim_style() -> Style {
-    Style::new().add_modifier(Modifier::DIM)
 }
 
 fn fold_marker(is_open: bool) -> &'static str {
@@ -266,7 +262,7 @@ fn render_message(message: &SessionMessage, options: LayoutOptions) -> Vec<Line<
         MessageKind::User => render_prompt(&text, options.width),
         MessageKind::Agent => markdown::render_markdown(&text, options.width, Style::new()),
         MessageKind::Thought => {
-            let style = dim_style().add_modifier(Modifier::ITALIC);
+            let style = theme::secondary().add_modifier(Modifier::ITALIC);
             let count = text.trim().lines().count();
             let head = match text.trim().lines().next() {
                 Some(line) if !options.is_open && count > 1 => format!("Thought: {line} …"),
@@ -340,12 +336,12 @@ fn render_tool_call(
 ) -> Vec<Line<'static>> {
     let (mark, style) = match call.status {
         _ if call.cancelled => ("⊘", Style::new().fg(Color::Yellow)),
-        ToolCallStatus::Pending => ("○", dim_style()),
+        ToolCallStatus::Pending => ("○", theme::secondary()),
         ToolCallStatus::InProgress => ("◐", Style::new().fg(Color::Blue)),
         ToolCallStatus::Completed => ("✓", Style::new().fg(Color::Green)),
         ToolCallStatus::Failed => ("✗", Style::new().fg(Color::Red)),
         // A state of a later protocol version.
-        _ => ("?", dim_style()),
+        _ => ("?", theme::secondary()),
     };
     let time = options.elapsed.map(format_elapsed).unwrap_or_default();
     let kind = kind_label(call.kind);
@@ -357,13 +353,13 @@ fn render_tool_call(
     let title = truncate_end(&call.title.replace('\n', " "), room);
     let padding = room.saturating_sub(Span::raw(title.as_str()).width());
     let head = Line::from(vec![
-        Span::styled(format!("{} ", fold_marker(options.is_open)), dim_style()),
+        Span::styled(format!("{} ", fold_marker(options.is_open)), theme::secondary()),
         Span::styled(format!("{mark} "), style),
         Span::styled(format!("{kind} "), Style::new().fg(Color::Cyan)),
         Span::raw(title),
         Span::styled(added, theme::added()),
         Span::styled(removed, theme::removed()),
-        Span::styled(format!("{} {time}", " ".repeat(padding)), dim_style()),
+        Span::styled(format!("{} {time}", " ".repeat(padding)), theme::secondary()),
     ]);
     let mut lines = vec![head];
     if options.is_open {
@@ -472,14 +468,16 @@ fn render_tool_call_content(
                         Some(exit) => format!("  ended: {exit}"),
                         None => "  running …".to_owned(),
                     };
-                    lines.push(Line::styled(truncate_end(&status, width), dim_style()));
+                    lines.push(Line::styled(truncate_end(&status, width), theme::secondary()));
                 }
-                None => {
-                    lines.push(Line::styled(truncate_end("  (its terminal is gone)", width), dim_style()))
-                }
+                None => lines
+                    .push(Line::styled(truncate_end("  (its terminal is gone)", width), theme::secondary())),
             },
             // A kind of a later protocol version.
-            _ => lines.push(Line::styled(truncate_end("  (content of an unknown kind)", width), dim_style())),
+            _ => lines.push(Line::styled(
+                truncate_end("  (content of an unknown kind)", width),
+                theme::secondary(),
+            )),
         }
         if lines.len() > 2 * MAX_LINES {
             break;
@@ -492,7 +490,7 @@ fn render_tool_call_content(
                 let text = serde_json::to_string_pretty(value).unwrap_or_default();
                 lines.extend(render_indented(&text, width, Style::new()));
             }
-            None => lines.push(Line::styled(truncate_end("  nothing to show", width), dim_style())),
+            None => lines.push(Line::styled(truncate_end("  nothing to show", width), theme::secondary())),
         }
     }
     let has_no_diff = |location: &&ToolCallLocation| {
@@ -502,7 +500,7 @@ fn render_tool_call_content(
     for location in call.locations.iter().take(MAX_LOCATIONS).filter(has_no_diff) {
         let line = location.line.map(|line| format!(":{line}")).unwrap_or_default();
         let text = format!("  at {}{line}", relative_path(&location.path, root));
-        lines.push(Line::styled(truncate_end(&text, width), dim_style()));
+        lines.push(Line::styled(truncate_end(&text, width), theme::secondary()));
     }
     lines
 }
@@ -515,7 +513,7 @@ fn relative_path(path: &Path, root: &str) -> String {
 }
 
 fn bar_prefix() -> [Span<'static>; 1] {
-    [Span::styled("  │ ", dim_style())]
+    [Span::styled("  │ ", theme::secondary())]
 }
 
 /// Renders a change as a diff under the name of its file.
@@ -529,7 +527,8 @@ fn render_file_diff(path: &str, before: Option<&str>, after: &str, width: usize)
     let hidden = diff_lines.len().saturating_sub(MAX_PART_LINES);
     lines.extend(diff_lines.into_iter().take(MAX_PART_LINES).map(indent_line));
     if hidden > 0 {
-        lines.push(Line::styled(truncate_end(&format!("  … {hidden} more lines"), width), dim_style()));
+        lines
+            .push(Line::styled(truncate_end(&format!("  … {hidden} more lines"), width), theme::secondary()));
     }
     lines
 }

@@ -45,6 +45,14 @@ pub(crate) fn draw_lines(frame: &mut Frame<'_>, area: Rect, lines: &[Line<'_>]) 
     }
 }
 
+/// Returns the help on keys, each with its description.
+pub(crate) fn key_help(keys: &[(&str, &str)], width: u16) -> Vec<Line<'static>> {
+    let rows = keys.iter().flat_map(|(key, description)| {
+        cells::wrap_prose(&format!("{key:<16} {description}"), usize::from(width))
+    });
+    std::iter::once(Line::styled("Keys", theme::title())).chain(rows.map(Line::raw)).collect()
+}
+
 /// Returns a rule with a text at its start and another at its end, as far as they fit.
 pub(crate) fn rule_line(start: &str, end: &str, width: u16) -> Line<'static> {
     let width = usize::from(width);

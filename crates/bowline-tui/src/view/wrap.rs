@@ -5,6 +5,8 @@ use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 use unicode_width::UnicodeWidthStr;
 
+use super::widgets::cells::{self, Truncation};
+
 /// The spaces shown for a tab.
 const TAB_BLANKS: &str = "    ";
 
@@ -75,43 +77,12 @@ fn is_emoji(character: char) -> bool {
 
 /// Returns the start of untrusted text that fits a width, with a mark where it was cut.
 pub(crate) fn truncate_end(text: &str, width: usize) -> String {
-    let text = escape_line(text);
-    if text.width() <= width {
-        return text;
-    }
-    let mut kept = String::new();
-    let span = Span::raw(text);
-    let mut used = 1;
-    for grapheme in span.styled_graphemes(Style::default()) {
-        used += grapheme.symbol.width();
-        if used > width {
-            break;
-        }
-        kept.push_str(grapheme.symbol);
-    }
-    if width > 0 {
-        kept.push('…');
-    }
-    kept
+    cells::truncate(&escape_line(text), width, Truncation::KeepStart)
 }
 
 /// Returns the end of untrusted text that fits a width, with a mark where it was cut.
 pub(crate) fn truncate_start(text: &str, width: usize) -> String {
-    let text = escape_line(text);
-    if text.width() <= width {
-        return text;
-    }
-    let span = Span::raw(text);
-    let graphemes: Vec<&str> =
-        span.styled_graphemes(Style::default()).map(|grapheme| grapheme.symbol).collect();
-    let mut used = 1;
-    let kept = graphemes.iter().rev().take_while(|symbol| {
-        used += symbol.width();
-        used <= width
-    });
-    let count = kept.count();
-    let mark = if width > 0 { "…" } else { "" };
-    std::iter::once(mark).chain(graphemes[graphemes.len() - count..].iter().copied()).collect()
+    cells::truncate(&escape_line(text), width, Truncation::KeepEnd)
 }
 
 /// Wraps spans into lines of at most `width` columns. `first` and `rest` are the prefixes of the first line and the

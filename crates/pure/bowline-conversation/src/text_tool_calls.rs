@@ -16,9 +16,10 @@ mod parse;
 
 use std::ops::Range;
 
+pub(crate) use self::delimiters::CodeFence;
 use self::delimiters::{
-    CALL_TAGS, CodeFence, MAX_CLOSING_TAG_BYTES, can_hold_calls, find_closing_tag, is_invented_result,
-    strip_fence, strip_partial_closing_tag,
+    CALL_TAGS, MAX_CLOSING_TAG_BYTES, can_hold_calls, find_closing_tag, is_invented_result, strip_fence,
+    strip_partial_closing_tag,
 };
 use self::parse::JsonScanner;
 

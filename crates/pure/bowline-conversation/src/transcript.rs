@@ -45,8 +45,8 @@ pub fn is_history(update: &SessionUpdate) -> bool {
 #[must_use]
 pub fn condense(updates: impl IntoIterator<Item = SessionUpdate>) -> Vec<SessionUpdate> {
     let mut kept = CondensedUpdates::default();
-    updates.into_iter().filter(is_history).for_each(|update| kept.push(update));
-    kept.updates.into_iter().flatten().collect()
+    updates.into_iter().for_each(|update| kept.push(update));
+    kept.into_updates()
 }
 
 /// Returns the updates for a client that loads a session: its whole history, condensed.
@@ -104,9 +104,9 @@ pub fn replay(updates: impl IntoIterator<Item = SessionUpdate>) -> Vec<SessionUp
     replayed
 }
 
-/// The condensed updates.
-#[derive(Default)]
-struct CondensedUpdates {
+/// The updates of a section of a session, [condensed](condense) as they arrive.
+#[derive(Debug, Default)]
+pub struct CondensedUpdates {
     // An update that a later one replaces leaves a hole.
     updates: Vec<Option<SessionUpdate>>,
     // Invariant: the index in `updates` of each call.
@@ -116,8 +116,10 @@ struct CondensedUpdates {
 }
 
 impl CondensedUpdates {
-    fn push(&mut self, update: SessionUpdate) {
+    /// Adds the next update. One that is not history is dropped.
+    pub fn push(&mut self, update: SessionUpdate) {
         match update {
+            update if !is_history(&update) => {}
             SessionUpdate::ToolCall(call) => self.add_call(call),
             SessionUpdate::ToolCallUpdate(update) => self.update_call(update),
             SessionUpdate::Plan(plan) => {
@@ -138,6 +140,12 @@ impl CondensedUpdates {
                 }
             }
         }
+    }
+
+    /// Returns the updates.
+    #[must_use]
+    pub fn into_updates(self) -> Vec<SessionUpdate> {
+        self.updates.into_iter().flatten().collect()
     }
 
     fn add_call(&mut self, call: ToolCall) {

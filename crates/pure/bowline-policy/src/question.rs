@@ -165,23 +165,30 @@ impl QuestionReply {
     /// Returns an answer without a scope or a reason.
     #[must_use]
     pub fn answer(choice: AnswerChoice, lifetime: AnswerLifetime) -> Self {
+        Self::Answered(QuestionAnswer::new(choice, lifetime))
+    }
+
+    /// Returns a denial for this once, with its reason.
+    #[must_use]
+    pub fn deny_because(reason: Option<String>) -> Self {
         Self::Answered(QuestionAnswer {
-            choice,
-            lifetime,
-            scope: Vec::new(),
-            reason: None,
-            option_id: None,
-            edited_text: None,
+            reason,
+            ..QuestionAnswer::new(AnswerChoice::Deny, AnswerLifetime::Once)
         })
     }
 }
 
 impl QuestionAnswer {
+    /// Returns an answer without a scope or a reason.
+    #[must_use]
+    pub fn new(choice: AnswerChoice, lifetime: AnswerLifetime) -> Self {
+        Self { choice, lifetime, scope: Vec::new(), reason: None, option_id: None, edited_text: None }
+    }
+
     /// Returns the reply that selects an agent's option. It holds only this once for Bowline's rules.
     #[must_use]
     pub fn from_agent_option(offer: &AgentOption) -> Self {
-        let (lifetime, scope, option_id) = (AnswerLifetime::Once, Vec::new(), Some(offer.id.clone()));
-        Self { choice: offer.choice, lifetime, scope, reason: None, option_id, edited_text: None }
+        Self { option_id: Some(offer.id.clone()), ..Self::new(offer.choice, AnswerLifetime::Once) }
     }
 }
 

@@ -10,15 +10,14 @@ pub mod workspace;
 
 use std::collections::HashSet;
 
-use agent_client_protocol_schema::v1::ToolKind;
 use serde_json::Value;
 
 use bowline_text::display;
 use bowline_text::hash::ContentHasher;
 
 pub use output::{
-    MAX_IMAGE_BYTES, MAX_IMAGES, MAX_LINKS, MAX_STRUCTURED_BYTES, MAX_TEXT_BYTES, McpCallOutput, OutputLink,
-    format_progress_title, label_output, parse_call_output,
+    MAX_IMAGE_BYTES, MAX_IMAGES, MAX_TEXT_BYTES, McpCallOutput, format_progress_title, label_output,
+    parse_call_output,
 };
 pub use schema::{MAX_SCHEMA_BYTES, MAX_SCHEMA_DEPTH, clean_schema};
 
@@ -47,17 +46,6 @@ const MAX_SERVER_NAME_BYTES: usize = 24;
 /// The number of hash bytes that distinguish otherwise equal names.
 const NAME_HASH_BYTES: usize = 4;
 
-/// A server's hints about a tool. They may be wrong or dishonest: no permission depends on them.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct ToolHints {
-    /// The tool changes nothing.
-    pub read_only: Option<bool>,
-    /// The tool may be destructive.
-    pub destructive: Option<bool>,
-    /// The tool interacts with external systems.
-    pub open_world: Option<bool>,
-}
-
 /// A tool from a server's list, sanitised.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ListedTool {
@@ -69,8 +57,6 @@ pub struct ListedTool {
     pub description: String,
     /// The JSON schema of its input, an object.
     pub schema: Value,
-    /// The server's hints.
-    pub hints: ToolHints,
 }
 
 /// One page of a server's list of tools.
@@ -114,7 +100,6 @@ pub fn parse_tool_page(page: &Value) -> ToolListPage {
 fn parse_tool(tool: &Value) -> Option<ListedTool> {
     let name = tool.get("name").and_then(non_empty_str).filter(|name| name.len() <= MAX_LISTED_NAME_BYTES)?;
     let annotations = tool.get("annotations");
-    let hint = |key: &str| annotations?.get(key)?.as_bool();
     let title =
         tool.get("title").or_else(|| annotations?.get("title")).and_then(non_empty_str).unwrap_or(name);
     let description = tool.get("description").and_then(non_empty_str).unwrap_or_default();
@@ -123,11 +108,6 @@ fn parse_tool(tool: &Value) -> Option<ListedTool> {
         title: display::escape_truncated(&strip_hidden(title).0, MAX_TITLE_BYTES),
         description: clean_description(description),
         schema: clean_schema(tool.get("inputSchema").unwrap_or(&Value::Null)),
-        hints: ToolHints {
-            read_only: hint("readOnlyHint"),
-            destructive: hint("destructiveHint"),
-            open_world: hint("openWorldHint"),
-        },
     })
 }
 
@@ -177,19 +157,6 @@ fn strip_hidden(text: &str) -> (String, usize) {
     let hidden = |character: &char| matches!(character, '\u{e0000}'..='\u{e0fff}' | '\u{200b}' | '\u{2060}'..='\u{2064}' | '\u{206a}'..='\u{206f}');
     let count = text.chars().filter(hidden).count();
     (text.chars().filter(|character| !hidden(character)).collect(), count)
-}
-
-/// Returns the kind of a tool, for the client.
-///
-/// A tool without hints may do anything. The kind only selects an icon and a label; permission does not depend on it.
-#[must_use]
-pub fn tool_kind(hints: ToolHints) -> ToolKind {
-    match hints {
-        ToolHints { read_only: Some(true), open_world: Some(true), .. } => ToolKind::Fetch,
-        ToolHints { read_only: Some(true), .. } => ToolKind::Read,
-        ToolHints { destructive: Some(true), .. } => ToolKind::Delete,
-        ToolHints { .. } => ToolKind::Other,
-    }
 }
 
 /// Returns a server's name for use in tool names: a few characters, different from all of `taken`.

@@ -118,7 +118,7 @@ fn an_answer_of_the_agents_own_is_a_number() {
 
 #[test]
 fn a_question_shows_everything_and_steers_nothing() {
-    let user = TerminalUser::new(RunOutput::start().0, AnsiStyler::Plain);
+    let user = TerminalUser::new(RunOutput::start().0, OutputStyle::PLAIN);
     expect![[r#"
 
         agent asks: Fetch\u{1b}[2J

@@ -7,12 +7,12 @@ use super::*;
 
 /// Prints updates, one per line; `wait MILLISECONDS` advances the time and reports slow calls.
 fn check(updates: &str, expected: Expect) {
-    expected.assert_eq(&print_updates(updates, AnsiStyler::Plain));
+    expected.assert_eq(&print_updates(updates, OutputStyle::PLAIN));
 }
 
-fn print_updates(updates: &str, styler: AnsiStyler) -> String {
+fn print_updates(updates: &str, style: OutputStyle) -> String {
     let mut session = SessionAccumulator::new();
-    let mut printer = TurnPrinter::new(styler, Path::new("/work"));
+    let mut printer = TurnPrinter::new(style, Path::new("/work"));
     let mut now = Instant::now();
     let mut printed = String::new();
     for line in updates.lines().filter(|line| !line.is_empty()) {
@@ -156,7 +156,7 @@ fn output_is_cut_to_its_end() {
 fn colours_are_for_terminals() {
     let output = print_updates(
         r#"{"sessionUpdate":"tool_call","toolCallId":"1","title":"Edit","kind":"edit","status":"completed","content":[{"type":"diff","path":"/work/a","newText":"x\n"}]}"#,
-        AnsiStyler::Colours,
+        OutputStyle { is_terminal: true, has_colour: true },
     );
     expect![[r#"
         ESC[32m✓ESC[0m edit: ESC[1mEditESC[0m ESC[2m(0 ms)ESC[0m

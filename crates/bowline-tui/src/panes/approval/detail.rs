@@ -10,6 +10,7 @@ use ratatui::text::{Line, Span};
 
 use crate::view::diff::{self, DiffLayout};
 use crate::view::widgets::{cells, theme};
+use crate::view::wrap::LineBreak;
 use bowline_client::ApprovalDifference;
 
 /// The maximum number of bytes shown of a command, and of its environment. If there was more, the first line says so.
@@ -127,9 +128,7 @@ fn render_barred<'a>(
     let mut lines: Vec<Line<'static>> = Vec::new();
     for text in texts {
         let text = cells::expand_tabs(text);
-        for row in
-            cells::wrap_ranges(&text, width.saturating_sub(BAR_WIDTH).max(2), cells::WrapMode::Anywhere)
-        {
+        for row in cells::wrap_ranges(&text, width.saturating_sub(BAR_WIDTH).max(2), LineBreak::Anywhere) {
             let label = if lines.is_empty() { label } else { "" };
             let bar = Span::styled(format!("{label:<4} │ "), theme::secondary());
             lines.push(Line::from(vec![bar, Span::styled(text[row].to_owned(), style)]));

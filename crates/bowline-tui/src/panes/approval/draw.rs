@@ -15,7 +15,8 @@ use super::{ApprovalMode, ApprovalPane, RenderedItem, detail};
 use crate::view::diff::DiffLayout;
 use crate::view::widgets::cells::{self, Truncation};
 use crate::view::widgets::{
-    draw_line, draw_lines, key_hint_rows, key_hints, rule_line, split_bottom, split_left, split_top, theme,
+    draw_line, draw_lines, key_help, key_hint_rows, key_hints, rule_line, split_bottom, split_left,
+    split_top, theme,
 };
 
 /// The maximum length of a title or a reason that is shown, in bytes.
@@ -409,12 +410,7 @@ fn help_lines(width: u16) -> Vec<Line<'static>> {
         ("Enter, Esc", "nothing: no answer is the default"),
         ("Ctrl-C", "cancel the turn"),
     ];
-    let mut lines = vec![Line::styled("Keys", theme::title())];
-    for (key, description) in HELP {
-        let text = format!("{key:<16} {description}");
-        lines.extend(cells::wrap_prose(&text, usize::from(width)).into_iter().map(Line::raw));
-    }
-    lines
+    key_help(HELP, width)
 }
 
 /// Returns a row of the list: kind, target, number of lines.

@@ -87,14 +87,7 @@ impl ScopePicker {
     /// Returns the reply with this lifetime for the chosen scopes; `None` if no scope is chosen.
     pub(super) fn to_reply(&self, lifetime: AnswerLifetime) -> Option<QuestionReply> {
         let scope: Vec<RuleSuggestion> = self.selected_scopes().cloned().collect();
-        let answer = QuestionAnswer {
-            choice: self.choice,
-            lifetime,
-            scope,
-            reason: None,
-            option_id: None,
-            edited_text: None,
-        };
+        let answer = QuestionAnswer { scope, ..QuestionAnswer::new(self.choice, lifetime) };
         (!answer.scope.is_empty()).then_some(QuestionReply::Answered(answer))
     }
 

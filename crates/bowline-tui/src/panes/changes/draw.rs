@@ -11,7 +11,7 @@ use super::{ChangesFocus, ChangesPane, RenderedChange};
 use crate::view::diff::{self, DiffLayout};
 use crate::view::widgets::cells::{self, Truncation};
 use crate::view::widgets::{
-    draw_line, draw_lines, key_hints, rule_line, split_bottom, split_left, split_top, theme,
+    draw_line, draw_lines, key_help, key_hints, rule_line, split_bottom, split_left, split_top, theme,
 };
 
 /// The minimum screen width for showing the list beside the diff, and the width of that list.
@@ -227,10 +227,5 @@ fn help_lines(width: u16) -> Vec<Line<'static>> {
         ("F5, ^R", "look again"),
         ("Esc, q", "close"),
     ];
-    let mut lines = vec![Line::styled("Keys", theme::title())];
-    for (key, description) in HELP {
-        let text = format!("{key:<16} {description}");
-        lines.extend(cells::wrap_prose(&text, usize::from(width)).into_iter().map(Line::raw));
-    }
-    lines
+    key_help(HELP, width)
 }

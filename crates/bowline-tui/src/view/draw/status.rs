@@ -5,10 +5,10 @@ use bowline_protocol::schema::v1::{PlanEntry, PlanEntryStatus};
 use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span};
 
-use super::dim_style;
 use crate::app::{AgentStatus, App, KeyFocus};
 use crate::event::PermissionSummary;
 use crate::view::item_lines::format_elapsed;
+use crate::view::widgets::theme;
 use crate::view::wrap::{truncate_end, truncate_start};
 
 /// The frames of the activity spinner.
@@ -58,7 +58,7 @@ pub(super) fn status_line(app: &App, width: usize) -> Line<'static> {
         Span::styled(state, style),
         Span::raw(middle),
         Span::raw(" ".repeat(gap)),
-        Span::styled(format!("{hints} "), dim_style()),
+        Span::styled(format!("{hints} "), theme::secondary()),
     ])
 }
 
@@ -207,7 +207,7 @@ fn plan_entry_spans(entry: &PlanEntry, width: usize) -> Vec<Span<'static>> {
         PlanEntryStatus::Completed => ("✓ ", Style::new().fg(Color::Green)),
         PlanEntryStatus::InProgress => ("◐ ", Style::new().fg(Color::Blue)),
         // Pending entries, and states of a later protocol version.
-        _ => ("○ ", dim_style()),
+        _ => ("○ ", theme::secondary()),
     };
     let text = truncate_end(&entry.content.replace('\n', " "), width.saturating_sub(2));
     vec![Span::styled(mark, style), Span::raw(text)]

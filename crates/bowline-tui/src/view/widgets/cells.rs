@@ -7,17 +7,10 @@ use ratatui::buffer::CellWidth;
 use ratatui::style::Style;
 use ratatui::text::Span;
 
+use crate::view::wrap::LineBreak;
+
 /// The distance between tab stops.
 const TAB_WIDTH: usize = 4;
-
-/// Where a long line may be broken.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum WrapMode {
-    /// Anywhere: for code, whose spacing must not change.
-    Anywhere,
-    /// After a space if possible: for prose.
-    Words,
-}
 
 /// Which end of a long text is kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -81,7 +74,7 @@ pub(crate) fn grapheme_sizes(text: &str) -> Vec<(usize, usize)> {
 
 /// Returns the rows of an escaped text as byte ranges, each of at most `cells` cells unless a single grapheme is wider.
 /// There is at least one row.
-pub(crate) fn wrap_ranges(text: &str, cells: usize, mode: WrapMode) -> Vec<Range<usize>> {
+pub(crate) fn wrap_ranges(text: &str, cells: usize, mode: LineBreak) -> Vec<Range<usize>> {
     let mut rows = Vec::new();
     let mut row = 0..0;
     let mut used = 0;
@@ -89,7 +82,7 @@ pub(crate) fn wrap_ranges(text: &str, cells: usize, mode: WrapMode) -> Vec<Range
     let mut space: Option<(usize, usize)> = None;
     for (bytes, width) in grapheme_sizes(text) {
         while used + width > cells && row.end > row.start {
-            match space.filter(|_| mode == WrapMode::Words) {
+            match space.filter(|_| mode == LineBreak::Words) {
                 Some((end, used_before)) => {
                     rows.push(row.start..end);
                     row.start = end;
@@ -116,7 +109,7 @@ pub(crate) fn wrap_ranges(text: &str, cells: usize, mode: WrapMode) -> Vec<Range
 /// Returns untrusted text as rows of prose, escaped and at most `cells` cells wide.
 pub(crate) fn wrap_prose(text: &str, cells: usize) -> Vec<String> {
     let text = escape_line(text);
-    wrap_ranges(&text, cells.max(2), WrapMode::Words).into_iter().map(|row| text[row].to_owned()).collect()
+    wrap_ranges(&text, cells.max(2), LineBreak::Words).into_iter().map(|row| text[row].to_owned()).collect()
 }
 
 /// Returns an escaped text truncated to `cells` cells, with `…` for the missing part.

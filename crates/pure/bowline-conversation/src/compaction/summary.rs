@@ -46,18 +46,6 @@ impl SummaryPlan {
         Self { old, kept, max_tokens }
     }
 
-    /// Returns the messages to summarise; long outputs are already trimmed.
-    #[must_use]
-    pub fn old_messages(&self) -> &[ConversationMessage] {
-        &self.old
-    }
-
-    /// Returns the messages to keep.
-    #[must_use]
-    pub fn kept_messages(&self) -> &[ConversationMessage] {
-        &self.kept
-    }
-
     /// Returns the maximum number of tokens a summary should have.
     #[must_use]
     pub fn summary_tokens(&self) -> u64 {

@@ -1,5 +1,7 @@
 //! Lexer for the plain commands: quotes, paths, numbers and fences.
 
+use crate::text_tool_calls::CodeFence;
+
 /// The text, or `None` if it could not be parsed.
 pub(super) type ParsedText = Option<String>;
 
@@ -169,25 +171,10 @@ pub(super) fn unescape(text: &str) -> String {
     out
 }
 
-/// The opening of a fenced block.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Fence {
-    mark: char,
-    length: usize,
-}
-
 /// Parses the opening line of a fenced block.
-pub(super) fn parse_fence(line: &str) -> Option<Fence> {
+pub(super) fn parse_fence(line: &str) -> Option<CodeFence> {
     let mark = line.chars().next().filter(|mark| matches!(mark, '`' | '~'))?;
     let length = line.len() - line.trim_start_matches(mark).len();
     // The language follows; another backtick would make it inline code.
-    (length >= 3 && !line[length..].contains(mark)).then_some(Fence { mark, length })
-}
-
-impl Fence {
-    /// Returns whether a line closes the block.
-    pub(super) fn is_closed_by(self, line: &str) -> bool {
-        let line = line.trim();
-        line.len() >= self.length && line.chars().all(|c| c == self.mark)
-    }
+    (length >= 3 && !line[length..].contains(mark)).then_some(CodeFence { mark, length })
 }

@@ -4,9 +4,9 @@ use std::ops::Range;
 
 /// A fence: its character and its length.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct CodeFence {
-    pub(super) mark: char,
-    pub(super) length: usize,
+pub(crate) struct CodeFence {
+    pub(crate) mark: char,
+    pub(crate) length: usize,
 }
 
 /// The beginnings of results that models make up, without punctuation and in lower case.
@@ -68,7 +68,7 @@ pub(super) fn is_invented_result(text: &str) -> bool {
 
 impl CodeFence {
     /// Returns whether a line closes it.
-    pub(super) fn is_closed_by(self, line: &str) -> bool {
+    pub(crate) fn is_closed_by(self, line: &str) -> bool {
         let line = line.trim();
         line.len() >= self.length && line.chars().all(|c| c == self.mark)
     }

@@ -6,7 +6,7 @@ use agent_client_protocol_schema::v1::{
     ToolCallUpdate, ToolCallUpdateFields, ToolKind,
 };
 
-use super::{AnswerChoice, AnswerLifetime, Question, QuestionAnswer, QuestionReply};
+use super::{AnswerChoice, AnswerLifetime, Question, QuestionReply};
 use crate::operation::{OperationKind, OperationTarget};
 use crate::policy::{RuleMatcher, RuleSuggestion};
 use bowline_protocol::builders;
@@ -106,14 +106,7 @@ impl Question {
             self.editor_options().into_iter().find(|(option, _)| Some(&option.option_id) == selected);
         match offered {
             Some((_, Some(lifetime))) => QuestionReply::answer(AnswerChoice::Allow, lifetime),
-            _ => QuestionReply::Answered(QuestionAnswer {
-                choice: AnswerChoice::Deny,
-                lifetime: AnswerLifetime::Once,
-                scope: Vec::new(),
-                reason: rejection_reason(response),
-                option_id: None,
-                edited_text: None,
-            }),
+            _ => QuestionReply::deny_because(rejection_reason(response)),
         }
     }
 

@@ -174,14 +174,7 @@ fn an_answer_that_holds_for_longer_makes_rules() {
         AnswerLifetime::Always,
     ] {
         for choice in [AnswerChoice::Allow, AnswerChoice::Deny] {
-            let answer = QuestionAnswer {
-                choice,
-                lifetime,
-                scope: Vec::new(),
-                reason: None,
-                option_id: None,
-                edited_text: None,
-            };
+            let answer = QuestionAnswer::new(choice, lifetime);
             for rule in question.rules(&answer, &roots).unwrap() {
                 out += &format!("{lifetime:?} {choice:?}: {rule}, {:?}\n", rule.spec().lifetime);
             }
@@ -199,14 +192,7 @@ fn an_answer_that_holds_for_longer_makes_rules() {
     "#]].assert_eq(&out);
     let outside_of_a_turn =
         Question { holder: GrantHolder { session: "s".to_owned(), turn: None }, ..question };
-    let answer = QuestionAnswer {
-        choice: AnswerChoice::Allow,
-        lifetime: AnswerLifetime::Turn,
-        scope: Vec::new(),
-        reason: None,
-        option_id: None,
-        edited_text: None,
-    };
+    let answer = QuestionAnswer::new(AnswerChoice::Allow, AnswerLifetime::Turn);
     assert!(outside_of_a_turn.rules(&answer, &roots).unwrap().is_empty());
 }
 

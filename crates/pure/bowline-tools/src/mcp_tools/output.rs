@@ -15,10 +15,6 @@ pub const MAX_TEXT_BYTES: usize = 1024 * 1024;
 pub const MAX_IMAGES: usize = 8;
 /// The maximum size of an image, in bytes of base64.
 pub const MAX_IMAGE_BYTES: usize = 5 * 1024 * 1024;
-/// The maximum number of links kept.
-pub const MAX_LINKS: usize = 64;
-/// The maximum size of structured output, in bytes of JSON.
-pub const MAX_STRUCTURED_BYTES: usize = 256 * 1024;
 
 /// The maximum length of a name, type or URI in an output, in bytes.
 const MAX_LINE_BYTES: usize = 500;
@@ -36,21 +32,8 @@ pub struct McpCallOutput {
     pub images: Vec<(String, Arc<str>)>,
     /// Whether the tool reports a failure.
     pub is_error: bool,
-    /// The structured output, if the tool returns any.
-    pub structured: Option<Value>,
-    /// The links in the output. Their targets are not fetched.
-    pub links: Vec<OutputLink>,
     /// The number of invisible characters removed.
     pub hidden_removed: usize,
-}
-
-/// A link in an output.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct OutputLink {
-    /// Its URI.
-    pub uri: String,
-    /// Its name.
-    pub name: String,
 }
 
 /// Parses the result of `tools/call`. Unreadable parts are named in the text.
@@ -76,14 +59,10 @@ pub fn parse_call_output(result: Value) -> McpCallOutput {
     if omitted > 0 {
         output.push_note(&format!("{omitted} more parts left out"));
     }
-    let structured = result.remove("structuredContent").filter(|structured| !structured.is_null());
-    if let Some(structured) = structured {
-        let json = serde_json::to_string(&structured).unwrap_or_default();
-        if output.text.is_empty() && output.images.is_empty() {
-            output.push_text(&json);
-        }
-        if json.len() <= MAX_STRUCTURED_BYTES {
-            output.structured = Some(structured);
+    if output.text.is_empty() && output.images.is_empty() {
+        let structured = result.remove("structuredContent").filter(|structured| !structured.is_null());
+        if let Some(structured) = structured {
+            output.push_text(&structured.to_string());
         }
     }
     let (text, hidden) = strip_hidden(&truncate_middle(output.text));
@@ -114,9 +93,6 @@ impl McpCallOutput {
             "resource_link" => {
                 let (uri, name) = (line(text(&part, "uri")), line(text(&part, "name")));
                 self.push_note(&format!("link to {uri} ({name})"));
-                if self.links.len() < MAX_LINKS {
-                    self.links.push(OutputLink { uri, name });
-                }
             }
             other => {
                 self.push_note(&format!("a part of unknown type {:?}", display::escape_truncated(other, 40)))

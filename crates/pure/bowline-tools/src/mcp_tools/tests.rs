@@ -86,7 +86,7 @@ fn one_tool_that_cannot_be_read_does_not_cost_the_others() {
     let page = json!({
         "tools": [
             { "name": "good", "title": "Good\u{202e} one", "description": "Reads.\n\nMuch.", "inputSchema": { "type": "object" },
-              "annotations": { "readOnlyHint": true, "openWorldHint": "yes" } },
+              "annotations": { "readOnlyHint": true } },
             { "name": 7 },
             { "name": "" },
             { "name": "x".repeat(513) },
@@ -106,13 +106,6 @@ fn one_tool_that_cannot_be_read_does_not_cost_the_others() {
                         "type": String("object"),
                         "properties": Object {},
                     },
-                    hints: ToolHints {
-                        read_only: Some(
-                            true,
-                        ),
-                        destructive: None,
-                        open_world: None,
-                    },
                 },
                 ListedTool {
                     name: "bare",
@@ -121,11 +114,6 @@ fn one_tool_that_cannot_be_read_does_not_cost_the_others() {
                     schema: Object {
                         "type": String("object"),
                         "properties": Object {},
-                    },
-                    hints: ToolHints {
-                        read_only: None,
-                        destructive: None,
-                        open_world: None,
                     },
                 },
             ],
@@ -146,20 +134,6 @@ fn one_tool_that_cannot_be_read_does_not_cost_the_others() {
         }
     "#]]
     .assert_debug_eq(&parse_tool_page(&json!({ "tools": "none", "nextCursor": "2" })));
-}
-
-#[test]
-fn hints_choose_a_kind_and_nothing_else() {
-    let hints =
-        |read_only, destructive, open_world| tool_kind(ToolHints { read_only, destructive, open_world });
-    let kinds = [
-        hints(None, None, None),
-        hints(Some(true), Some(true), None),
-        hints(Some(true), None, Some(true)),
-        hints(Some(false), Some(true), None),
-        hints(Some(false), Some(false), Some(true)),
-    ];
-    expect!["[Other, Read, Fetch, Delete, Other]"].assert_eq(&format!("{kinds:?}"));
 }
 
 #[test]
@@ -278,12 +252,10 @@ fn a_large_schema_loses_its_texts_first() {
 fn check_output(result: Value, expected: Expect) {
     let output = parse_call_output(result);
     expected.assert_eq(&format!(
-        "{}{}\n-- {} pictures, {:?}, {:?}, {} hidden",
+        "{}{}\n-- {} pictures, {} hidden",
         if output.is_error { "! " } else { "" },
         output.text,
         output.images.len(),
-        output.structured,
-        output.links,
         output.hidden_removed
     ));
 }
@@ -322,31 +294,31 @@ fn every_part_of_an_answer_is_named_or_shown() {
             [link to https://a.example/\n (a)]
             [a part of unknown type "hologram"]
             [a part of unknown type ""]
-            -- 1 pictures, Some(Object {"n": Number(1)}), [OutputLink { uri: "https://a.example/\\n", name: "a" }], 0 hidden"#]],
+            -- 1 pictures, 0 hidden"#]],
     );
     check_output(
         json!({ "structuredContent": { "n": 1 } }),
         expect![[r#"
         {"n":1}
-        -- 0 pictures, Some(Object {"n": Number(1)}), [], 0 hidden"#]],
+        -- 0 pictures, 0 hidden"#]],
     );
     check_output(
         json!({ "content": "just text" }),
         expect![[r#"
         just text
-        -- 0 pictures, None, [], 0 hidden"#]],
+        -- 0 pictures, 0 hidden"#]],
     );
     check_output(
         json!({}),
         expect![[r#"
 
-        -- 0 pictures, None, [], 0 hidden"#]],
+        -- 0 pictures, 0 hidden"#]],
     );
     check_output(
         json!("odd"),
         expect![[r#"
         ! [the answer is not one that MCP knows]
-        -- 0 pictures, None, [], 0 hidden"#]],
+        -- 0 pictures, 0 hidden"#]],
     );
 }
 
@@ -358,19 +330,14 @@ fn answers_have_an_end() {
     let mut content = vec![picture; 20];
     content.extend(vec![text; 3]);
     content.extend(vec![link; 200]);
-    let output = parse_call_output(
-        json!({ "content": content, "structuredContent": "s".repeat(MAX_STRUCTURED_BYTES) }),
-    );
+    let output = parse_call_output(json!({ "content": content }));
+    let structured = parse_call_output(json!({ "structuredContent": "s".repeat(2 * MAX_TEXT_BYTES) }));
+    assert!(structured.text.len() <= MAX_TEXT_BYTES);
     assert!(output.text.len() <= MAX_TEXT_BYTES);
     assert!(output.text.contains("bytes left out"));
     let steering = parse_call_output(json!({ "content": "\u{1b}".repeat(MAX_TEXT_BYTES) }));
     assert!(steering.text.len() <= MAX_TEXT_BYTES);
-    expect!["8 64 None"].assert_eq(&format!(
-        "{} {} {:?}",
-        output.images.len(),
-        output.links.len(),
-        output.structured
-    ));
+    assert_eq!(output.images.len(), MAX_IMAGES);
 }
 
 /// Prompt injections that servers, pages and files may contain.

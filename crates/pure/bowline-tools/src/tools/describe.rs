@@ -35,6 +35,15 @@ pub fn describe_diff(old: &str, new: &str) -> (String, bool) {
     (shown, false)
 }
 
+/// Describes how a file differs from what a model sent, given their diff and whether it is truncated.
+#[must_use]
+pub fn describe_later_changes(diff: &str, is_cut: bool) -> String {
+    let more = if is_cut { "\nThere is more: read the file again before you edit it." } else { "" };
+    format!(
+        "The file differs from what you sent, because its user or the editor's formatting changed it:\n{diff}{more}"
+    )
+}
+
 /// Returns the conflicting hunks, as text that continues a sentence.
 pub fn describe_conflicts(hunks: &[ConflictHunk]) -> String {
     let mut text = String::new();

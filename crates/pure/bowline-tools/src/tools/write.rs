@@ -9,7 +9,7 @@ use bowline_history::ledger::{
 use bowline_text::edits::{self, EditError, SearchReplaceEdit, Similarity};
 use bowline_text::hash::ContentHash;
 
-use super::describe::{describe_conflicts, describe_diff};
+use super::describe::{count_lines, count_noun, describe_conflicts, describe_diff};
 use super::view::text_version;
 const BOM: char = '\u{feff}';
 
@@ -82,6 +82,24 @@ pub struct WriteDecision {
     pub place_count: usize,
     /// Notes for the model.
     pub notes: Vec<String>,
+}
+
+impl WriteDecision {
+    /// Describes the write to a file that people know as `shown`, for the model.
+    #[must_use]
+    pub fn describe(&self, request: &RequestedWrite, shown: &str) -> String {
+        let lines = |text: &str| count_noun(count_lines(text), "line");
+        match (request, self.verdict) {
+            (RequestedWrite::Edits(_), _) => {
+                format!("Edited {shown} in {}", count_noun(self.place_count as u64, "place"))
+            }
+            (RequestedWrite::Append(addition), Some(WriteVerdict::Replaced)) => {
+                format!("Appended {} to {shown}", lines(addition))
+            }
+            (_, Some(WriteVerdict::Created)) => format!("Created {shown} ({})", lines(&self.text)),
+            _ => format!("Wrote {shown} ({})", lines(&self.text)),
+        }
+    }
 }
 
 /// Returns whether text is appended to a file of this size without reading it. If the model knows the whole text, it has
