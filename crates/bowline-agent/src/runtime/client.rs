@@ -1,6 +1,6 @@
 //! Files and terminals of the user's machine, served by the client over ACP.
 
-use std::future::{Future, ready};
+use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 

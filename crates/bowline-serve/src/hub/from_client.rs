@@ -186,7 +186,9 @@ impl Hub {
         session: &SessionId,
         message: &Bytes,
     ) {
-        let Ok(head @ MessageHead { method: Some(method), .. }) = &MessageHead::parse(message) else { return };
+        let Ok(head @ MessageHead { method: Some(method), .. }) = &MessageHead::parse(message) else {
+            return;
+        };
         let id = head.id.clone();
         let Some(open) = state.sessions.get(session) else { return };
         let Stage::Open(worker) = open.stage else { return };
