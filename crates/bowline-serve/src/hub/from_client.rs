@@ -361,7 +361,6 @@ impl Hub {
     }
 
     /// Forwards a message about a session to its agent.
-    #[expect(clippy::too_many_arguments, reason = "the parts of one message")]
     fn forward(
         &self,
         state: &mut HubState,
