@@ -102,6 +102,9 @@ enum ExtractorState {
     Tagged { scanned: usize },
 }
 
+/// The number of marks after which a fence is taken as it is.
+const MAX_FENCE_MARKS: usize = 256;
+
 /// The maximum length of the text after a call that is examined, in bytes.
 const MAX_TRAILING_BYTES: usize = 64;
 
@@ -270,8 +273,11 @@ impl ToolCallExtractor {
         let may_become = |word: &str| !last && text.len() < word.len() && word.starts_with(text);
         let mark = text.chars().next().filter(|mark| matches!(mark, '`' | '~'));
         let length = mark.map_or(0, |mark| text.len() - text.trim_start_matches(mark).len());
+        // A fence that more marks may still follow is not complete.
+        let is_complete = last || length < text.len() || length > MAX_FENCE_MARKS;
         if let Some(mark) = mark
             && length >= 3
+            && is_complete
         {
             self.state = ExtractorState::Fenced { fence: CodeFence { mark, length }, body: None, scanned: 0 };
         } else if begins_with("{") || begins_with("[") {

@@ -84,7 +84,14 @@ impl<'a> MessageHead<'a> {
             [] => None,
             raw => Some(parse_id(raw).ok_or(malformed)?),
         };
-        if method.is_none() && (id.is_none() || !(has_result || error.is_some())) {
+        let is_named = |part: &[u8], name: &str| part.is_empty() || follows_name(message, part, name);
+        let raw_method = match &method {
+            Some(Cow::Borrowed(method)) => method.as_bytes(),
+            _ => &[],
+        };
+        let has_plain_names = is_named(raw_id, "\"id\"") && is_named(raw_method, "\"method\"");
+        let has_outcome = has_result || error.is_some();
+        if !has_plain_names || method.is_none() && (id.is_none() || !has_outcome) {
             return Err(malformed);
         }
         let session_id = params.and_then(|Params(session_id)| session_id);
@@ -108,6 +115,15 @@ impl<'a> MessageHead<'a> {
     pub fn opens_session(&self) -> bool {
         self.method.as_deref().is_some_and(|method| OPENING_METHODS.contains(&method))
     }
+}
+
+/// Returns whether a part of a message, perhaps in quotes, is the value of a member whose name is written like this. Programs
+/// that only glance at a message do not know names with escapes.
+fn follows_name(message: &[u8], part: &[u8], name: &str) -> bool {
+    let start = (part.as_ptr() as usize).saturating_sub(message.as_ptr() as usize);
+    let before = message.get(..start).unwrap_or_default();
+    let before = before.strip_suffix(b"\"").unwrap_or(before).trim_ascii_end();
+    before.strip_suffix(b":").is_some_and(|before| before.trim_ascii_end().ends_with(name.as_bytes()))
 }
 
 /// Readers differ in which of two members with the same name counts: such a message is refused.

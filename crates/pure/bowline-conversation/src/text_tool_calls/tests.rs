@@ -325,6 +325,12 @@ fn many_short_lines_at_once_are_no_burden() {
     assert_eq!(shown + extractor.finish().text.len(), 3 * lines.len() + 9);
 }
 
+#[test]
+fn a_fence_has_the_same_length_in_pieces() {
+    let pieces = ["```", "```", "json\n", "```", "\n", "{\"name\":\"read\",\"arguments\":{}}"];
+    assert_eq!(extract(&pieces), extract(&[&pieces.concat()]));
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(512))]
 

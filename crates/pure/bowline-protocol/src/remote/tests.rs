@@ -15,6 +15,11 @@ fn heads_of_messages() {
         r#"{"jsonrpc":"2.0","id":3,"method":"x","params":{"sessionId":7}}"#,
         r#"{"jsonrpc":"2.0","id":3,"method":"x","params":{"sessionId":"a","session\u0049d":"b"}}"#,
         r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":""}}"#,
+        r#"{"jsonrpc":"2.0","\u0069d":1,"method":"x"}"#,
+        r#"{"jsonrpc":"2.0", "id" : 1 , "m\u0065thod":"x"}"#,
+        r#"{"jsonrpc":"2.0", "id" : 1 , "method" : "x\u0079" }"#,
+        r#"{"jsonrpc":"2.0","id":1}"#,
+        r#"{"jsonrpc":"2.0","id":1,"result":null}"#,
         r#" [{"jsonrpc":"2.0","id":1,"method":"x"}]"#,
         "{",
         "",
@@ -43,6 +48,11 @@ fn heads_of_messages() {
         request Some(Number(3)) Some("x") None
         this is not a JSON-RPC message
         this is not a JSON-RPC message
+        this is not a JSON-RPC message
+        this is not a JSON-RPC message
+        request Some(Number(1)) Some("xy") None
+        this is not a JSON-RPC message
+        response Some(Number(1)) None None
         batches of messages are not supported
         this is not a JSON-RPC message
         this is not a JSON-RPC message
