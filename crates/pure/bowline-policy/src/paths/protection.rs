@@ -183,7 +183,9 @@ fn classify_pair(name: &str, next: &str) -> Option<Protection> {
 
 fn classify_name(name: &str) -> Option<Protection> {
     let is_name = name_matcher(name);
-    if let Some((_, protection)) = PROTECTED_NAMES.iter().find(|(protected, _)| is_name(protected)) {
+    if let Some((protection, _)) =
+        PROTECTED_NAMES.iter().find(|(_, names)| names.iter().any(|protected| is_name(protected)))
+    {
         return Some(*protection);
     }
     if is_private_key_name(name) {

@@ -90,70 +90,29 @@ const PROGRAM_OPERANDS: &[(&[&str], OperandRole)] = &[
 
 /// Options whose value is a file. A long option has it after `=` or in the next word; a short one may also be joined
 /// to it.
-const FILE_OPTIONS: &[(&str, &str, Access)] = &[
-    ("grep", "-f", Read),
-    ("grep", "--file", Read),
-    ("egrep", "-f", Read),
-    ("fgrep", "-f", Read),
-    ("rg", "-f", Read),
-    ("rg", "--file", Read),
-    ("rg", "--ignore-file", Read),
-    ("awk", "-f", Read),
-    ("gawk", "-f", Read),
-    ("jq", "-f", Read),
-    ("jq", "--from-file", Read),
-    ("jq", "--slurpfile", Read),
-    ("jq", "--rawfile", Read),
-    ("sed", "-f", Read),
-    ("sed", "--file", Read),
-    ("sort", "--files0-from", Read),
-    ("sort", "-T", Write),
-    ("sort", "-o", Write),
-    ("sort", "--output", Write),
-    ("shuf", "-o", Write),
-    ("wc", "--files0-from", Read),
-    ("du", "--files0-from", Read),
-    ("diff", "--from-file", Read),
-    ("diff", "--to-file", Read),
-    ("touch", "-r", Read),
-    ("touch", "--reference", Read),
-    ("chmod", "--reference", Read),
-    ("chown", "--reference", Read),
-    ("truncate", "-r", Read),
-    ("cp", "-t", Write),
-    ("cp", "--target-directory", Write),
-    ("mv", "-t", Write),
-    ("mv", "--target-directory", Write),
-    ("ln", "-t", Write),
-    ("ln", "--target-directory", Write),
-    ("install", "-t", Write),
-    ("install", "--target-directory", Write),
-    ("rsync", "--files-from", Read),
-    ("rsync", "--password-file", Read),
-    ("rsync", "--log-file", Write),
-    ("rsync", "--backup-dir", Write),
-    ("curl", "-T", Read),
-    ("curl", "--upload-file", Read),
-    ("curl", "-b", Read),
-    ("curl", "--cookie", Read),
-    ("curl", "-E", Read),
-    ("curl", "--cert", Read),
-    ("curl", "--key", Read),
-    ("curl", "--netrc-file", Read),
-    ("curl", "-o", Write),
-    ("curl", "--output", Write),
-    ("wget", "--post-file", Read),
-    ("wget", "--body-file", Read),
-    ("wget", "-i", Read),
-    ("wget", "--input-file", Read),
-    ("wget", "-O", Write),
-    ("wget", "--output-document", Write),
-    ("tar", "-C", Write),
-    ("tar", "--directory", Write),
-    ("tar", "-T", Read),
-    ("tar", "--files-from", Read),
-    ("tar", "-f", Write),
-    ("tar", "--file", Write),
+const FILE_OPTIONS: &[(&[&str], Access, &[&str])] = &[
+    (&["grep", "sed"], Read, &["-f", "--file"]),
+    (&["egrep", "fgrep", "awk", "gawk"], Read, &["-f"]),
+    (&["rg"], Read, &["-f", "--file", "--ignore-file"]),
+    (&["jq"], Read, &["-f", "--from-file", "--slurpfile", "--rawfile"]),
+    (&["sort"], Read, &["--files0-from"]),
+    (&["sort"], Write, &["-T", "-o", "--output"]),
+    (&["shuf"], Write, &["-o"]),
+    (&["wc", "du"], Read, &["--files0-from"]),
+    (&["diff"], Read, &["--from-file", "--to-file"]),
+    (&["touch"], Read, &["-r", "--reference"]),
+    (&["chmod", "chown"], Read, &["--reference"]),
+    (&["truncate"], Read, &["-r"]),
+    (&["cp", "mv", "ln", "install"], Write, &["-t", "--target-directory"]),
+    (&["rsync"], Read, &["--files-from", "--password-file"]),
+    (&["rsync"], Write, &["--log-file", "--backup-dir"]),
+    (&["curl"], Read, &["-T", "--upload-file", "-b", "--cookie", "-E", "--cert", "--key", "--netrc-file"]),
+    (&["curl"], Write, &["-o", "--output"]),
+    (&["wget"], Read, &["--post-file", "--body-file", "-i", "--input-file"]),
+    (&["wget"], Write, &["-O", "--output-document"]),
+    (&["tar"], Write, &["-C", "--directory"]),
+    (&["tar"], Read, &["-T", "--files-from"]),
+    (&["tar"], Write, &["-f", "--file"]),
 ];
 
 /// Files that are the same for every user.
@@ -251,8 +210,10 @@ impl<'w> ArgumentParser<'w, '_> {
 
     /// Returns the access of an option whose value is a file, and that value if it is joined to the option.
     fn file_option(&self, text: &'w str) -> Option<(Access, Option<&'w str>)> {
-        let candidates = FILE_OPTIONS.iter().filter(|(program, _, _)| *program == self.program);
-        for (_, option, access) in candidates {
+        let candidates = FILE_OPTIONS.iter().filter(|(programs, _, _)| programs.contains(&self.program));
+        for (option, access) in
+            candidates.flat_map(|(_, access, options)| options.iter().map(move |option| (option, access)))
+        {
             if option.starts_with("--") {
                 if is_long_option(text, option) {
                     return Some((*access, text.split_once('=').map(|(_, value)| value)));

@@ -36,102 +36,54 @@ const GIT: &str = "git runs it, or reads settings that name programs";
 const BUILD: &str = "builds run it as a compiler, a linker or a wrapper";
 const SHELL: &str = "it changes how a shell reads commands";
 
-const CODE_LOADING_NAMES: &[(&str, &str)] = &[
-    ("PATH", LOOKUP),
-    ("CDPATH", "a shell changes to directories there"),
-    ("HOME", "programs read their settings there"),
-    ("XDG_CONFIG_HOME", "programs read their settings there"),
-    ("XDG_CONFIG_DIRS", "programs read their settings there"),
-    ("SHELL", "programs run it as a shell"),
-    ("ENV", STARTUP),
-    ("BASH_ENV", STARTUP),
-    ("ZDOTDIR", STARTUP),
-    ("PROMPT_COMMAND", STARTUP),
-    ("PS1", STARTUP),
-    ("PS2", STARTUP),
-    ("PS4", STARTUP),
-    ("IFS", SHELL),
-    ("SHELLOPTS", SHELL),
-    ("BASHOPTS", SHELL),
-    ("GLOBIGNORE", SHELL),
-    ("POSIXLY_CORRECT", SHELL),
-    ("GCONV_PATH", LOADER),
-    ("LOCPATH", LOADER),
-    ("NLSPATH", LOADER),
-    ("PYTHONPATH", MODULES),
-    ("PYTHONHOME", MODULES),
-    ("PYTHONSTARTUP", MODULES),
-    ("PYTHONINSPECT", OPTIONS),
-    ("PYTHONWARNINGS", OPTIONS),
-    ("PYTHONBREAKPOINT", OPTIONS),
-    ("PYTEST_ADDOPTS", OPTIONS),
-    ("PYTEST_PLUGINS", MODULES),
-    ("NODE_OPTIONS", OPTIONS),
-    ("NODE_PATH", MODULES),
-    ("PERL5LIB", MODULES),
-    ("PERL5OPT", OPTIONS),
-    ("PERL5DB", OPTIONS),
-    ("PERLLIB", MODULES),
-    ("RUBYLIB", MODULES),
-    ("RUBYOPT", OPTIONS),
-    ("GEM_PATH", MODULES),
-    ("GEM_HOME", MODULES),
-    ("BUNDLE_GEMFILE", MODULES),
-    ("PHPRC", OPTIONS),
-    ("PHP_INI_SCAN_DIR", OPTIONS),
-    ("LUA_INIT", OPTIONS),
-    ("LUA_PATH", MODULES),
-    ("LUA_CPATH", MODULES),
-    ("CLASSPATH", MODULES),
-    ("JAVA_TOOL_OPTIONS", OPTIONS),
-    ("JDK_JAVA_OPTIONS", OPTIONS),
-    ("_JAVA_OPTIONS", OPTIONS),
-    ("JAVA_HOME", LOOKUP),
-    ("MAVEN_OPTS", OPTIONS),
-    ("GRADLE_OPTS", OPTIONS),
-    ("SSH_ASKPASS", "ssh runs it"),
-    ("SUDO_ASKPASS", "sudo runs it"),
-    ("EDITOR", EDITOR),
-    ("VISUAL", EDITOR),
-    ("BROWSER", EDITOR),
-    ("LESSOPEN", EDITOR),
-    ("LESSCLOSE", EDITOR),
-    ("LESS", EDITOR),
-    ("FCEDIT", EDITOR),
-    ("CC", BUILD),
-    ("CXX", BUILD),
-    ("LD", BUILD),
-    ("CFLAGS", BUILD),
-    ("CXXFLAGS", BUILD),
-    ("LDFLAGS", BUILD),
-    ("MAKEFLAGS", BUILD),
-    ("MAKEFILES", BUILD),
-    ("GOFLAGS", BUILD),
-    ("GOROOT", BUILD),
-    ("GOPATH", BUILD),
-    ("RUSTC", BUILD),
-    ("RUSTC_WRAPPER", BUILD),
-    ("RUSTC_WORKSPACE_WRAPPER", BUILD),
-    ("RUSTFLAGS", BUILD),
-    ("RUSTDOCFLAGS", BUILD),
-    ("RUSTUP_TOOLCHAIN", BUILD),
-    ("CARGO_HOME", BUILD),
-    ("DOCKER_HOST", "docker sends its commands there"),
-    ("KUBECONFIG", "kubectl runs programs that it names"),
+const CODE_LOADING_NAMES: &[(&str, &[&str])] = &[
+    (LOOKUP, &["PATH", "JAVA_HOME"]),
+    ("a shell changes to directories there", &["CDPATH"]),
+    ("programs read their settings there", &["HOME", "XDG_CONFIG_HOME", "XDG_CONFIG_DIRS"]),
+    ("programs run it as a shell", &["SHELL"]),
+    (STARTUP, &["ENV", "BASH_ENV", "ZDOTDIR", "PROMPT_COMMAND", "PS1", "PS2", "PS4"]),
+    (SHELL, &["IFS", "SHELLOPTS", "BASHOPTS", "GLOBIGNORE", "POSIXLY_CORRECT"]),
+    (LOADER, &["GCONV_PATH", "LOCPATH", "NLSPATH"]),
+    (
+        MODULES,
+        &[
+            "PYTHONPATH", "PYTHONHOME", "PYTHONSTARTUP", "PYTEST_PLUGINS", "NODE_PATH", "PERL5LIB",
+            "PERLLIB", "RUBYLIB", "GEM_PATH", "GEM_HOME", "BUNDLE_GEMFILE", "LUA_PATH", "LUA_CPATH",
+            "CLASSPATH",
+        ],
+    ),
+    (
+        OPTIONS,
+        &[
+            "PYTHONINSPECT", "PYTHONWARNINGS", "PYTHONBREAKPOINT", "PYTEST_ADDOPTS", "NODE_OPTIONS",
+            "PERL5OPT", "PERL5DB", "RUBYOPT", "PHPRC", "PHP_INI_SCAN_DIR", "LUA_INIT", "JAVA_TOOL_OPTIONS",
+            "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS", "MAVEN_OPTS", "GRADLE_OPTS",
+        ],
+    ),
+    ("ssh runs it", &["SSH_ASKPASS"]),
+    ("sudo runs it", &["SUDO_ASKPASS"]),
+    (EDITOR, &["EDITOR", "VISUAL", "BROWSER", "LESSOPEN", "LESSCLOSE", "LESS", "FCEDIT"]),
+    (
+        BUILD,
+        &[
+            "CC", "CXX", "LD", "CFLAGS", "CXXFLAGS", "LDFLAGS", "MAKEFLAGS", "MAKEFILES", "GOFLAGS",
+            "GOROOT", "GOPATH", "RUSTC", "RUSTC_WRAPPER", "RUSTC_WORKSPACE_WRAPPER", "RUSTFLAGS",
+            "RUSTDOCFLAGS", "RUSTUP_TOOLCHAIN", "CARGO_HOME",
+        ],
+    ),
+    ("docker sends its commands there", &["DOCKER_HOST"]),
+    ("kubectl runs programs that it names", &["KUBECONFIG"]),
 ];
 
-const CODE_LOADING_PREFIXES: &[(&str, &str)] = &[
-    ("LD_", LOADER),
-    ("DYLD_", LOADER),
-    ("BASH_FUNC_", SHELL),
-    ("GIT_", GIT),
-    ("CARGO_TARGET_", BUILD),
-    ("CARGO_BUILD_", BUILD),
-    ("CARGO_ALIAS_", BUILD),
-    ("NPM_CONFIG_", "npm reads it as a setting, and some name programs"),
-    ("YARN_", "yarn reads it as a setting, and some name programs"),
-    ("PIP_", "pip reads it as a setting, and takes packages from there"),
-    ("UV_", "uv reads it as a setting, and takes packages from there"),
+const CODE_LOADING_PREFIXES: &[(&str, &[&str])] = &[
+    (LOADER, &["LD_", "DYLD_"]),
+    (SHELL, &["BASH_FUNC_"]),
+    (GIT, &["GIT_"]),
+    (BUILD, &["CARGO_TARGET_", "CARGO_BUILD_", "CARGO_ALIAS_"]),
+    ("npm reads it as a setting, and some name programs", &["NPM_CONFIG_"]),
+    ("yarn reads it as a setting, and some name programs", &["YARN_"]),
+    ("pip reads it as a setting, and takes packages from there", &["PIP_"]),
+    ("uv reads it as a setting, and takes packages from there", &["UV_"]),
 ];
 
 /// Returns the risk of setting a variable.
@@ -152,11 +104,12 @@ pub fn assess_variable(name: &str, value: &str) -> EnvironmentRisk {
             EnvironmentRisk::RunsCode(EDITOR)
         };
     }
-    let by_name = CODE_LOADING_NAMES.iter().find(|(known, _)| *known == upper);
-    let by_prefix = || CODE_LOADING_PREFIXES.iter().find(|(prefix, _)| upper.starts_with(prefix));
+    let by_name = CODE_LOADING_NAMES.iter().find(|(_, names)| names.contains(&upper.as_str()));
+    let has_prefix = |prefixes: &[&str]| prefixes.iter().any(|prefix| upper.starts_with(prefix));
+    let by_prefix = || CODE_LOADING_PREFIXES.iter().find(|(_, prefixes)| has_prefix(prefixes));
     by_name
         .or_else(by_prefix)
-        .map_or(EnvironmentRisk::Unknown, |(_, reason)| EnvironmentRisk::RunsCode(reason))
+        .map_or(EnvironmentRisk::Unknown, |(reason, _)| EnvironmentRisk::RunsCode(reason))
 }
 
 fn is_system_shell(path: &str) -> bool {

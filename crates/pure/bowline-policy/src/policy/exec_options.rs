@@ -3,143 +3,75 @@
 use super::shell::ShellWord;
 use super::wrappers::{InnerCommand, UNMATCHABLE};
 
-/// Options that make an ordinary program run another, or write to a given file. The second element is the start of
-/// the option; one that ends in `=` takes its value after that or in the next word, and is not joined to others.
-const EXEC_OPTIONS: &[(&str, &str)] = &[
-    ("find", "-ok"),
-    ("find", "-delete"),
-    ("find", "-fprint"),
-    ("find", "-fls"),
-    ("fd", "-x"),
-    ("fd", "-X"),
-    ("fd", "--exec"),
-    ("fdfind", "-x"),
-    ("fdfind", "-X"),
-    ("fdfind", "--exec"),
-    ("rg", "--pre"),
-    ("rg", "--hostname-bin"),
-    ("tar", "--checkpoint-action"),
-    ("tar", "--use-compress-program"),
-    ("tar", "--to-command"),
-    ("tar", "--rsh-command"),
-    ("tar", "--info-script"),
-    ("tar", "--new-volume-script"),
-    ("tar", "-I"),
-    ("tar", "-F"),
-    ("sort", "--compress-prog"),
-    ("rsync", "-e"),
-    ("rsync", "--rsh"),
-    ("rsync", "--rsync-path"),
-    ("git", "--config-env"),
-    ("git", "--git-dir"),
-    ("git", "--exec-path"),
-    ("git", "--upload-pack"),
-    ("git", "--receive-pack"),
-    ("git", "--ext-diff"),
-    ("git", "--open-files-in-pager"),
-    ("git", "-O"),
-    ("git", "--exec"),
-    ("git", "-x"),
-    ("git", "--extcmd"),
-    ("git", "--textconv"),
-    ("cargo", "--config"),
-    ("go", "-exec"),
-    ("go", "-toolexec"),
-    ("go", "-vettool"),
-    ("go", "--exec"),
-    ("go", "--toolexec"),
-    ("printf", "-v"),
-    ("test", "-v"),
-    ("[", "-v"),
-    ("scp", "-o"),
-    ("scp", "-S"),
-    ("sftp", "-o"),
-    ("sftp", "-S"),
-    ("curl", "-K"),
-    ("curl", "--config"),
-    ("wget", "--use-askpass"),
-    ("wget", "-e"),
-    ("zip", "-TT"),
-    ("zip", "--unzip-command"),
-    ("npm", "--script-shell"),
-    ("npm", "--node-options"),
-    ("git", "ext::"),
-    ("git", "--output"),
-    ("git", "fd::"),
-    ("sort", "-o"),
-    ("sort", "--output"),
-    ("shuf", "-o"),
-    ("shuf", "--output"),
-    ("split", "--filter"),
-    ("man", "-P"),
-    ("man", "--pager"),
-    ("man", "-H"),
-    ("man", "--html"),
-    ("man", "-C"),
-    ("man", "--config-file"),
-    ("less", "+"),
-    ("less", "-o"),
-    ("less", "-O"),
-    ("less", "-k"),
-    ("less", "--log-file"),
-    ("less", "--LOG-FILE"),
-    ("less", "--lesskey"),
-    ("more", "+"),
-    ("bat", "--pager"),
-    ("batcat", "--pager"),
-    ("delta", "--pager"),
-    ("tree", "-o"),
-    ("iconv", "-o"),
-    ("iconv", "--output"),
-    ("file", "-C"),
-    ("file", "--compile"),
-    ("yq", "-i"),
-    ("yq", "--inplace"),
-    ("curl", "-o"),
-    ("curl", "-O"),
-    ("curl", "-D"),
-    ("curl", "-c"),
-    ("curl", "--output"),
-    ("curl", "--remote-name"),
-    ("curl", "--dump-header"),
-    ("curl", "--cookie-jar"),
-    ("curl", "--trace"),
-    ("curl", "--libcurl"),
-    ("curl", "--stderr"),
-    ("wget", "-O"),
-    ("wget", "-P"),
-    ("wget", "-o"),
-    ("wget", "-a"),
-    ("wget", "--output"),
-    ("wget", "--append-output"),
-    ("wget", "--directory-prefix"),
-    ("wget", "--config"),
-    ("openssl", "-out"),
-    ("openssl", "-engine"),
-    ("openssl", "-provider"),
-    ("tar", "--rmt-command"),
-    ("go", "-o="),
-    ("go", "--o="),
-    ("go", "-overlay"),
-    ("go", "-modfile"),
-    ("go", "-ldflags"),
-    ("go", "-coverprofile"),
-    ("go", "-cpuprofile"),
-    ("go", "-memprofile"),
+/// Options that make an ordinary program run another, or write to a given file. The second element has the starts
+/// of the options; one that ends in `=` takes its value after that or in the next word, and is not joined to others.
+const EXEC_OPTIONS: &[(&[&str], &[&str])] = &[
+    (&["find"], &["-ok", "-delete", "-fprint", "-fls"]),
+    (&["fd", "fdfind"], &["-x", "-X", "--exec"]),
+    (&["rg"], &["--pre", "--hostname-bin"]),
+    (
+        &["tar"],
+        &[
+            "--checkpoint-action", "--use-compress-program", "--to-command", "--rsh-command",
+            "--info-script", "--new-volume-script", "-I", "-F", "--rmt-command",
+        ],
+    ),
+    (&["sort"], &["--compress-prog", "-o", "--output"]),
+    (&["rsync"], &["-e", "--rsh", "--rsync-path"]),
+    (
+        &["git"],
+        &[
+            "--config-env", "--git-dir", "--exec-path", "--upload-pack", "--receive-pack", "--ext-diff",
+            "--open-files-in-pager", "-O", "--exec", "-x", "--extcmd", "--textconv", "ext::", "--output",
+            "fd::",
+        ],
+    ),
+    (&["cargo"], &["--config"]),
+    (
+        &["go"],
+        &[
+            "-exec", "-toolexec", "-vettool", "--exec", "--toolexec", "-o=", "--o=", "-overlay", "-modfile",
+            "-ldflags", "-coverprofile", "-cpuprofile", "-memprofile",
+        ],
+    ),
+    (&["printf", "test", "["], &["-v"]),
+    (&["scp", "sftp"], &["-o", "-S"]),
+    (
+        &["curl"],
+        &[
+            "-K", "--config", "-o", "-O", "-D", "-c", "--output", "--remote-name", "--dump-header",
+            "--cookie-jar", "--trace", "--libcurl", "--stderr",
+        ],
+    ),
+    (
+        &["wget"],
+        &[
+            "--use-askpass", "-e", "-O", "-P", "-o", "-a", "--output", "--append-output",
+            "--directory-prefix", "--config",
+        ],
+    ),
+    (&["zip"], &["-TT", "--unzip-command"]),
+    (&["npm"], &["--script-shell", "--node-options"]),
+    (&["shuf", "iconv"], &["-o", "--output"]),
+    (&["split"], &["--filter"]),
+    (&["man"], &["-P", "--pager", "-H", "--html", "-C", "--config-file"]),
+    (&["less"], &["+", "-o", "-O", "-k", "--log-file", "--LOG-FILE", "--lesskey"]),
+    (&["more"], &["+"]),
+    (&["bat", "batcat", "delta"], &["--pager"]),
+    (&["tree"], &["-o"]),
+    (&["file"], &["-C", "--compile"]),
+    (&["yq"], &["-i", "--inplace"]),
+    (&["openssl"], &["-out", "-engine", "-provider"]),
 ];
-/// The same for options, or words, of a subcommand.
-const SUBCOMMAND_EXEC_OPTIONS: &[(&str, &str, &str)] = &[
-    ("git", "clone", "-u"),
-    ("git", "clone", "-c"),
-    ("git", "clone", "--config"),
-    ("git", "clone", "--template"),
-    ("git", "init", "--template"),
-    ("git", "archive", "-o"),
-    ("git", "format-patch", "-o"),
-    ("git", "branch", "--edit-description"),
-    ("git", "bisect", "run"),
-    ("git", "submodule", "foreach"),
-    ("git", "filter-branch", "--"),
+/// The same for options, or words, of git's subcommands.
+const GIT_SUBCOMMAND_EXEC_OPTIONS: &[(&[&str], &[&str])] = &[
+    (&["clone"], &["-u", "-c", "--config", "--template"]),
+    (&["init"], &["--template"]),
+    (&["archive", "format-patch"], &["-o"]),
+    (&["branch"], &["--edit-description"]),
+    (&["bisect"], &["run"]),
+    (&["submodule"], &["foreach"]),
+    (&["filter-branch"], &["--"]),
 ];
 /// Programs that write to their second operand.
 const SECOND_OPERAND_WRITERS: &[&str] = &["uniq", "xxd"];
@@ -163,12 +95,12 @@ pub(super) fn exec_option_command(name: &str, words: &[ShellWord]) -> InnerComma
             return InnerCommand::Hidden { min_prefix_len: at + 2 };
         }
     }
-    let program_options =
-        EXEC_OPTIONS.iter().filter(|(program, _)| *program == name).map(|(_, option)| *option);
-    let subcommand_options = SUBCOMMAND_EXEC_OPTIONS.iter().filter(|(program, subcommand, _)| {
-        *program == name && words.iter().skip(1).any(|word| word.text == *subcommand)
+    let program_options = EXEC_OPTIONS.iter().filter(|(programs, _)| programs.contains(&name));
+    let subcommand_options = GIT_SUBCOMMAND_EXEC_OPTIONS.iter().filter(|(subcommands, _)| {
+        name == "git" && words.iter().skip(1).any(|word| subcommands.contains(&word.text.as_str()))
     });
-    let hooks: Vec<&str> = program_options.chain(subcommand_options.map(|(_, _, option)| *option)).collect();
+    let hooks: Vec<&str> =
+        program_options.chain(subcommand_options).flat_map(|(_, options)| *options).copied().collect();
     let writes_second = SECOND_OPERAND_WRITERS.contains(&name);
     if hooks.is_empty() && !writes_second {
         return InnerCommand::None;
