@@ -85,11 +85,9 @@ impl<'a> MessageHead<'a> {
             raw => Some(parse_id(raw).ok_or(malformed)?),
         };
         let is_named = |part: &[u8], name: &str| part.is_empty() || follows_name(message, part, name);
-        let raw_method = match &method {
-            Some(Cow::Borrowed(method)) => method.as_bytes(),
-            _ => &[],
-        };
+        let raw_method = method.map_or(&[][..], |method| method.get().as_bytes());
         let has_plain_names = is_named(raw_id, "\"id\"") && is_named(raw_method, "\"method\"");
+        let method = method.map(|method| parse_text(method.get()).ok_or(malformed)).transpose()?;
         let has_outcome = has_result || error.is_some();
         if !has_plain_names || method.is_none() && (id.is_none() || !has_outcome) {
             return Err(malformed);
@@ -117,12 +115,21 @@ impl<'a> MessageHead<'a> {
     }
 }
 
-/// Returns whether a part of a message, perhaps in quotes, is the value of a member whose name is written like this. Programs
-/// that only glance at a message do not know names with escapes.
+/// Reads a JSON text, without copying it if it has no escapes; `None` if it is another value.
+fn parse_text(raw: &str) -> Option<Cow<'_, str>> {
+    let text = raw.strip_prefix('"')?.strip_suffix('"')?;
+    if text.contains('\\') {
+        serde_json::from_str(raw).ok().map(Cow::Owned)
+    } else {
+        Some(Cow::Borrowed(text))
+    }
+}
+
+/// Returns whether a part of a message is the value of a member whose name is written like this. Programs that only glance at
+/// a message do not know names with escapes.
 fn follows_name(message: &[u8], part: &[u8], name: &str) -> bool {
     let start = (part.as_ptr() as usize).saturating_sub(message.as_ptr() as usize);
-    let before = message.get(..start).unwrap_or_default();
-    let before = before.strip_suffix(b"\"").unwrap_or(before).trim_ascii_end();
+    let before = message.get(..start).unwrap_or_default().trim_ascii_end();
     before.strip_suffix(b":").is_some_and(|before| before.trim_ascii_end().ends_with(name.as_bytes()))
 }
 
@@ -132,7 +139,7 @@ struct Members<'a> {
     #[serde(borrow)]
     id: Option<&'a RawValue>,
     #[serde(borrow)]
-    method: Option<Cow<'a, str>>,
+    method: Option<&'a RawValue>,
     #[serde(borrow)]
     params: Option<Params<'a>>,
     #[serde(rename = "result", default, deserialize_with = "is_present")]
