@@ -665,6 +665,9 @@ fn read_head(message: &[u8]) -> Result<MessageHead<'_>, ReceiveError> {
         Err(MessageHeadError::Batch) => return Err(ReceiveError::Batch),
         Err(error @ MessageHeadError::Malformed) => return invalid(error.to_string()),
     };
+    if head.is_response() && !head.has_outcome {
+        return invalid(MessageHeadError::Malformed.to_string());
+    }
     let request_id = match &head.id {
         Some(RequestId::Str(id)) => id.len(),
         _ => 0,

@@ -52,6 +52,8 @@ pub struct MessageHead<'a> {
     pub method: Option<Cow<'a, str>>,
     /// The session in its params.
     pub session_id: Option<Cow<'a, str>>,
+    /// Whether it has a result or an error. Responses of some peers have neither, for a result without content.
+    pub has_outcome: bool,
     /// Whether it has an error.
     pub is_error: bool,
 }
@@ -88,12 +90,12 @@ impl<'a> MessageHead<'a> {
         let raw_method = method.map_or(&[][..], |method| method.get().as_bytes());
         let has_plain_names = is_named(raw_id, "\"id\"") && is_named(raw_method, "\"method\"");
         let method = method.map(|method| parse_text(method.get()).ok_or(malformed)).transpose()?;
-        let has_outcome = has_result || error.is_some();
-        if !has_plain_names || method.is_none() && (id.is_none() || !has_outcome) {
+        if !has_plain_names || method.is_none() && id.is_none() {
             return Err(malformed);
         }
         let session_id = params.and_then(|Params(session_id)| session_id);
-        Ok(Self { id, raw_id, method, session_id, is_error: error.is_some() })
+        let is_error = error.is_some();
+        Ok(Self { id, raw_id, method, session_id, has_outcome: has_result || is_error, is_error })
     }
 
     /// Returns whether it is a request.

@@ -51,7 +51,7 @@ fn heads_of_messages() {
         this is not a JSON-RPC message
         this is not a JSON-RPC message
         request Some(Number(1)) Some("xy") None
-        this is not a JSON-RPC message
+        response Some(Number(1)) None None
         response Some(Number(1)) None None
         batches of messages are not supported
         this is not a JSON-RPC message
