@@ -88,6 +88,10 @@ impl IntoResponse for Refusal {
         if self.retry_after {
             response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("5"));
         }
+        // The rest of the body is not read, so the connection ends: its client must not send the next request on it.
+        if matches!(self.status, StatusCode::PAYLOAD_TOO_LARGE | StatusCode::REQUEST_TIMEOUT) {
+            response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+        }
         response
     }
 }
