@@ -163,7 +163,9 @@ fn what_the_user_typed_in_the_same_lines_is_not_written_over() {
 
 #[test]
 fn a_new_file_that_the_editor_refuses_is_there_again() {
-    RouteHarness::new("echo new > b.txt", None, EditorReaction::Refuse).run("b.txt", &expect![[r#"
+    // Moved into place: a scan between its creation and its text would find two changes, which are not routed.
+    let deed = "echo new > ../b.txt && mv ../b.txt b.txt";
+    RouteHarness::new(deed, None, EditorReaction::Refuse).run("b.txt", &expect![[r#"
         is asked to write "new\n" to $PROJECT/b.txt, where there is nothing
         bowline: what the agent wrote to $PROJECT/b.txt did not go through the editor: the user says no. The file is as the agent made it (`bowline undo` takes that back)
         left: "new\n"
