@@ -7,7 +7,6 @@ use std::ops::Range;
 
 use bowline_text::diff::{self, Hunk};
 use serde::Serialize;
-use similar::{Algorithm, DiffTag, capture_diff_slices};
 
 #[cfg(test)]
 mod tests;
@@ -215,16 +214,13 @@ fn mark_words(removed: &[&str], added: &[&str], words_left: &mut usize) -> (Mark
         return unmarked();
     }
     *words_left -= count;
-    let texts = |words: &[(usize, String)]| words.iter().map(|(_, word)| word.clone()).collect::<Vec<_>>();
-    let operations = capture_diff_slices(Algorithm::Myers, &texts(&old), &texts(&new));
-    let (mut old_changed, mut new_changed) = (vec![true; old.len()], vec![true; new.len()]);
-    let mut common = 0;
-    for operation in operations.iter().filter(|operation| operation.tag() == DiffTag::Equal) {
-        for (old_word, new_word) in operation.old_range().zip(operation.new_range()) {
-            (old_changed[old_word], new_changed[new_word]) = (false, false);
-            common += 2 * old[old_word].1.trim().len();
-        }
+    let (mut old_changed, mut new_changed) = (vec![false; old.len()], vec![false; new.len()]);
+    for hunk in diff::compute_sequence_hunks(texts(&old), texts(&new)) {
+        old_changed[hunk.old].fill(true);
+        new_changed[hunk.new].fill(true);
     }
+    let same = old.iter().zip(&old_changed).filter(|(_, changed)| !**changed);
+    let common = same.map(|((_, word), _)| 2 * word.trim().len()).sum::<usize>();
     let length = |words: &[(usize, String)]| words.iter().map(|(_, word)| word.trim().len()).sum::<usize>();
     if common * 100 < MIN_COMMON_PERCENT * (length(&old) + length(&new)) {
         return unmarked();
@@ -240,6 +236,10 @@ fn mark_words(removed: &[&str], added: &[&str], words_left: &mut usize) -> (Mark
         marked
     };
     (join(&old, &old_changed, removed.len()), join(&new, &new_changed, added.len()))
+}
+
+fn texts(words: &[(usize, String)]) -> impl Iterator<Item = &str> {
+    words.iter().map(|(_, word)| word.as_str())
 }
 
 /// Splits a line into words, spaces and other characters.

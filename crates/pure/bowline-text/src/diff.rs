@@ -7,7 +7,8 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 
 use indexmap::IndexSet;
-use similar::{Algorithm, DiffTag, capture_diff_slices};
+use similar::DiffTag;
+use similar::algorithms::{Capture, Compact, Replace, myers};
 
 pub use unified::{DiffContent, DiffSide, FileDiff, format_unified_diff, format_unified_diff_from};
 
@@ -133,16 +134,31 @@ pub fn apply_edits(old: &str, edits: &[TextEdit]) -> Result<String, EditRangeErr
 }
 
 /// Returns the differences between two texts that are split into lines.
+pub(crate) fn compute_line_hunks(old: &TextLines<'_>, new: &TextLines<'_>) -> Vec<Hunk> {
+    compute_sequence_hunks(old.iter(), new.iter())
+}
+
+/// Returns the differing regions of two sequences of lines or words, in order.
 ///
 /// Uses Myers' algorithm with limits that depend only on the texts, never on a clock: the result is deterministic, and
 /// texts with little in common take no longer than others of their size.
-pub(crate) fn compute_line_hunks(old: &TextLines<'_>, new: &TextLines<'_>) -> Vec<Hunk> {
-    // The search compares lines repeatedly; interned ids make each comparison independent of the line's length.
+pub fn compute_sequence_hunks<'a>(
+    old: impl Iterator<Item = &'a str>,
+    new: impl Iterator<Item = &'a str>,
+) -> Vec<Hunk> {
+    // The search compares texts repeatedly; interned ids make each comparison independent of their length.
     let mut known = IndexSet::new();
-    let old: Vec<usize> = old.iter().map(|line| known.insert_full(line).0).collect();
-    let new: Vec<usize> = new.iter().map(|line| known.insert_full(line).0).collect();
+    let old: Vec<usize> = old.map(|text| known.insert_full(text).0).collect();
+    let new: Vec<usize> = new.map(|text| known.insert_full(text).0).collect();
+    compute_id_hunks(&old, &new)
+}
+
+fn compute_id_hunks(old: &[usize], new: &[usize]) -> Vec<Hunk> {
+    // As `similar::capture_diff_slices` does, but without its other algorithms, which take a while to compile.
+    let mut compact = Compact::new(Replace::new(Capture::new()), old, new);
+    let Ok(()) = myers::diff(&mut compact, old, 0..old.len(), new, 0..new.len());
     let mut hunks: Vec<Hunk> = Vec::new();
-    for op in capture_diff_slices(Algorithm::Myers, &old, &new) {
+    for op in compact.into_inner().into_inner().into_ops() {
         let (old, new) = (op.old_range(), op.new_range());
         match hunks.last_mut() {
             _ if op.tag() == DiffTag::Equal => {}

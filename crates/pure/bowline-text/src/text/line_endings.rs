@@ -5,11 +5,10 @@
 //! as well. Any other `\r` is an ordinary character.
 
 use std::borrow::Cow;
-use std::convert::Infallible;
 
 use memchr::{memchr, memchr_iter};
-use similar::Algorithm;
-use similar::algorithms::{DiffHook, diff_slices};
+
+use crate::diff::compute_sequence_hunks;
 
 const LF: &str = "\n";
 const CRLF: &str = "\r\n";
@@ -140,48 +139,25 @@ enum LinePartner {
     None,
 }
 
-/// Returns the partner of each new line.
+/// Returns the partner of each new line. If as many new lines replace as many old ones, they do so one by one.
 fn pair_lines(new: &[EndedLine<'_>], old: &[EndedLine<'_>]) -> Vec<LinePartner> {
-    let mut pairing = LinePairing { partners: Vec::with_capacity(new.len()), old_end: 0 };
-    let Ok(()) = diff_slices(Algorithm::Myers, &mut pairing, &line_contents(old), &line_contents(new));
-    pairing.advance_to(old.len(), new.len());
-    pairing.partners
-}
-
-fn line_contents<'a>(lines: &[EndedLine<'a>]) -> Vec<&'a str> {
-    lines.iter().map(|line| line.content).collect()
-}
-
-/// Pairs lines while a diff finds the equal ones.
-struct LinePairing {
-    // Invariant: one for each line of the new text so far.
-    partners: Vec<LinePartner>,
-    old_end: usize,
-}
-
-impl LinePairing {
-    /// Skips lines that differ. If their numbers are equal, the new lines replace the old ones one by one.
-    fn advance_to(&mut self, old: usize, new: usize) {
-        let added = new.saturating_sub(self.partners.len());
-        let one_by_one = added == old.saturating_sub(self.old_end);
-        let start = self.old_end;
-        self.partners.extend(
-            (0..added)
-                .map(|nth| if one_by_one { LinePartner::Replaced(start + nth) } else { LinePartner::None }),
-        );
-        self.old_end = old;
+    let mut partners = Vec::with_capacity(new.len());
+    let mut old_end = 0;
+    for hunk in compute_sequence_hunks(line_contents(old), line_contents(new)) {
+        partners.extend((old_end..hunk.old.start).map(LinePartner::Same));
+        if hunk.old.len() == hunk.new.len() {
+            partners.extend(hunk.old.clone().map(LinePartner::Replaced));
+        } else {
+            partners.extend(hunk.new.map(|_| LinePartner::None));
+        }
+        old_end = hunk.old.end;
     }
+    partners.extend((old_end..old.len()).map(LinePartner::Same));
+    partners
 }
 
-impl DiffHook for LinePairing {
-    type Error = Infallible;
-
-    fn equal(&mut self, old: usize, new: usize, len: usize) -> Result<(), Infallible> {
-        self.advance_to(old, new);
-        self.partners.extend((old..old + len).map(LinePartner::Same));
-        self.old_end = old + len;
-        Ok(())
-    }
+fn line_contents<'a>(lines: &[EndedLine<'a>]) -> impl Iterator<Item = &'a str> {
+    lines.iter().map(|line| line.content)
 }
 
 /// Returns the most common kind of ending.
