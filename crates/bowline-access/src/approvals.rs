@@ -25,10 +25,10 @@ use bowline_policy::question::{
     AgentOption, AnswerChoice, AnswerLifetime, Question, QuestionAnswer, QuestionId, QuestionItem,
     QuestionReply, QuestionTrigger,
 };
+use bowline_task::spawn_blocking;
 use bowline_text::display::quote;
 use bowline_text::time::Timestamp;
 use tokio::sync::watch;
-use tokio::task::spawn_blocking;
 
 use crate::audit::{AuditError, AuditLog, PendingAppend};
 use crate::policy::{PolicyError, PolicyFile, RuleScope};

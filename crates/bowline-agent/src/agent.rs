@@ -151,7 +151,7 @@ async fn turn_count_meta(session: &AgentSession) -> serde_json::Map<String, serd
 
 /// Sends the available commands after the answer: some clients ignore updates of a session they do not know yet.
 fn announce_commands(session: Arc<AgentSession>, cx: AgentContext) {
-    tokio::spawn(async move {
+    bowline_task::spawn(async move {
         tokio::select! {
             () = cx.answered() => {}
             () = cx.client().caller().closed() => return,

@@ -26,10 +26,10 @@ use bowline_policy::operation::{Operation, OperationKind, OperationTarget};
 use bowline_policy::policy::{Effect, PolicyDecision, Preset};
 use bowline_policy::question::{AnswerChoice, Question, QuestionItem};
 use bowline_storage::clock::now;
+use bowline_task::spawn_blocking;
 use bowline_text::hash::ContentHash;
 use bowline_workspace::workspace::Workspace;
 use tokio::sync::OnceCell;
-use tokio::task::spawn_blocking;
 
 mod authorization;
 mod prompter;

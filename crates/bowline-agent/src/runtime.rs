@@ -16,6 +16,7 @@ use bowline_protocol::file_extension::{BATCH_METHOD, LIST_METHOD, STAT_METHOD};
 use bowline_protocol::quirks::{PeerRole, Quirk, Workaround};
 use bowline_protocol::rpc_error::RpcError;
 use bowline_protocol::schema::v1::SessionId;
+use bowline_task::spawn_blocking;
 use bowline_text::lines::LineWindow;
 use bowline_wire::ClientHandle;
 use bowline_workspace::files::{FileBackend, LocalFiles, Requester, TextWriteOutcome};
@@ -23,7 +24,6 @@ use bowline_workspace::roots::{AdmitError, RootSpec, Roots};
 use bowline_workspace::terminals::LocalTerminals;
 use bowline_workspace::workspace::{TextSource, Workspace};
 use tokio::sync::OnceCell;
-use tokio::task::spawn_blocking;
 
 pub(crate) mod batch;
 mod client;

@@ -437,7 +437,7 @@ impl AgentSession {
         let Ok(lease) = self.lease() else { return };
         let (id, log) = (self.id.clone(), self.resources.options.log.clone());
         let closed = self.closed.clone();
-        conversation.save_task = Some(tokio::spawn(async move {
+        conversation.save_task = Some(bowline_task::spawn(async move {
             if let Err(error) = lease.append(records, Durability::Deferred).await {
                 if let StoreError::Lost(_) = error {
                     // Another agent continues the session: this one must not run another call.
@@ -461,7 +461,7 @@ impl AgentSession {
         let lease = self.lease()?;
         let (id, log) = (self.id.clone(), self.resources.options.log.clone());
         let (sender, receiver) = oneshot::channel();
-        conversation.save_task = Some(tokio::spawn(async move {
+        conversation.save_task = Some(bowline_task::spawn(async move {
             if let Some(previous_save) = previous_save {
                 // It logs its own failure, and records that it could not save are retried.
                 previous_save.await.unwrap_or_default();

@@ -218,7 +218,7 @@ async fn open_host(
     };
     let host_paths = dirs.for_host(policy);
     let opened =
-        tokio::task::spawn_blocking(move || Host::open(&project, &host_paths, clients, settings)).await;
+        bowline_task::spawn_blocking(move || Host::open(&project, &host_paths, clients, settings)).await;
     let host = opened.context("opening the workspace ended early")?.map_err(|error| match error {
         HostError::Roots(error) => CliError::Usage(error.to_string()),
         error => CliError::Failed(error.into()),

@@ -166,7 +166,7 @@ pub(crate) async fn run(arguments: ProxyArguments) -> Result<ExitCode, CliError>
     );
     let started = SupervisedProgram::start_with_piped_input(&supervisor, program).await;
     let (mut agent_process, streams, writer) = started.map_err(spawn_error)?;
-    let stderr_task = tokio::spawn(async move {
+    let stderr_task = bowline_task::spawn(async move {
         let mut stderr = streams.stderr;
         // A closed or blocked stderr must not delay anything else.
         tokio::io::copy(&mut stderr, &mut tokio::io::stderr()).await.map_or_else(drop, drop);

@@ -313,7 +313,7 @@ impl OpenedServer {
             Some(page) => bowline_web::router(self.endpoint, page),
             None => self.endpoint.router(),
         };
-        let hub_task = tokio::spawn(Arc::clone(&hub).run());
+        let hub_task = bowline_task::spawn(Arc::clone(&hub).run());
         let stop = async {
             wait_for_signal().await;
             tracing::info!("stopping: no new work is accepted, and running turns may end");

@@ -136,7 +136,7 @@ impl AgentLauncher {
         let host_paths = dirs.for_host(policy);
         let project = cwd.clone();
         let opening =
-            tokio::task::spawn_blocking(move || Host::open(&project, &host_paths, front_end, settings));
+            bowline_task::spawn_blocking(move || Host::open(&project, &host_paths, front_end, settings));
         let names_rules = arguments.policy.is_some();
         let host = opening.await.context("the workspace cannot be opened")?.map_err(|error| match error {
             HostError::Policy(error) if names_rules => CliError::Usage(error.to_string()),

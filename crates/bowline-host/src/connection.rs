@@ -73,7 +73,7 @@ impl Connection {
         service.set_agent_info(&initialized);
         // When the agent is gone, its sessions end, even if the connection is still held.
         let (closing, weak) = (agent.clone(), Arc::downgrade(&service));
-        tokio::spawn(async move {
+        bowline_task::spawn(async move {
             closing.caller().closed().await;
             if let Some(service) = weak.upgrade() {
                 service.end_sessions().await;

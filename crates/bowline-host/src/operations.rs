@@ -14,10 +14,10 @@ use bowline_protocol::quirks::Quirk;
 use bowline_protocol::rpc_error::RpcError;
 use bowline_protocol::schema::v1::{Error, PermissionOptionId};
 use bowline_storage::clock::now;
+use bowline_task::spawn_blocking;
 use bowline_wire::service::CancelSignal;
 use bowline_workspace::error::FilesError;
 use bowline_workspace::roots::Roots;
-use tokio::task::spawn_blocking;
 
 use crate::error::HostError;
 use crate::front_end::HostEvent;

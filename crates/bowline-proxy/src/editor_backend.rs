@@ -26,6 +26,7 @@ use bowline_protocol::schema::v1::{
     WriteTextFileRequest,
 };
 use bowline_protocol::terminal::CommandExit;
+use bowline_task::spawn_blocking;
 use bowline_text::lines::{LineWindow, slice_lines};
 use bowline_text::text;
 use bowline_wire::{CallError, ClientHandle};
@@ -39,7 +40,6 @@ use bowline_workspace::search::{self, SearchQuery, SearchResult, UnsavedTexts};
 use bowline_workspace::terminals::{CommandRequest, TerminalBackend, TerminalSnapshot};
 use bowline_workspace::workspace::TextSource;
 use tokio::sync::watch;
-use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
 use crate::engine::RelayedOperation;

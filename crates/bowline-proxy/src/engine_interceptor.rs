@@ -295,7 +295,7 @@ impl EngineInterceptor {
         });
         self.engine_sessions.insert(&shared);
         let (opening, context) = (self.engine.open_session(opened), shared.clone());
-        tokio::spawn(async move {
+        bowline_task::spawn(async move {
             let opened = opening.await;
             if let Some(session) = &opened {
                 context.attribution().set_directory(session.directory());
@@ -359,7 +359,7 @@ impl EngineInterceptor {
         if turns.is_empty() {
             return;
         }
-        tokio::spawn(async move {
+        bowline_task::spawn(async move {
             for (begin, done) in turns {
                 begin.send(()).unwrap_or_default();
                 done.await.unwrap_or_default();
@@ -452,7 +452,7 @@ impl EngineInterceptor {
     fn close_session(&mut self, id: &SessionId) {
         self.engine_sessions.remove(id);
         if let Some(session) = self.sessions.remove(id) {
-            tokio::spawn(async move {
+            bowline_task::spawn(async move {
                 if let Some(engine) = session.context.engine().await {
                     engine.end_session().await;
                 }

@@ -278,7 +278,7 @@ impl ServerInjector {
                     words.iter().map(String::as_str).chain([socket_path.as_str()]).collect();
                 let entry = json!({ "name": name, "command": program, "args": args, "env": [] });
                 let (stop, stopped) = watch::channel(false);
-                let task = tokio::spawn(accept_connections(server, listener, stopped));
+                let task = bowline_task::spawn(accept_connections(server, listener, stopped));
                 (TransportServer::Stdio(stop, Some(task), socket), entry)
             }
         })

@@ -153,14 +153,14 @@ impl McpTunnel {
     pub(crate) fn start(server: McpWorkspaceServer, id: String, agent: Option<Caller>) -> Self {
         let (tunnel_end, server_end) = tokio::io::duplex(BUFFER_SIZE);
         let (reader, writer) = tokio::io::split(server_end);
-        let server_task = tokio::spawn(async move {
+        let server_task = bowline_task::spawn(async move {
             serve(server, reader, writer, std::future::pending()).await.unwrap_or_default();
         });
         let (reads, writes) = tokio::io::split(tunnel_end);
         let (lines, queue) = mpsc::channel(QUEUE_SIZE);
         let waiting = Arc::new(PendingTunnelCalls::default());
-        let reading = tokio::spawn(read_lines(reads, waiting.clone(), id, agent, lines.clone()));
-        let writing = tokio::spawn(write_lines(writes, queue));
+        let reading = bowline_task::spawn(read_lines(reads, waiting.clone(), id, agent, lines.clone()));
+        let writing = bowline_task::spawn(write_lines(writes, queue));
         Self {
             lines,
             pending: waiting,

@@ -120,7 +120,7 @@ impl Inbox {
     /// Forwards a command's output until the command ends.
     fn follow_terminal(&self, terminals: LocalTerminals, terminal: TerminalId) {
         let inbox = self.clone();
-        tokio::spawn(async move {
+        bowline_task::spawn(async move {
             // The output of a released terminal is in its tool call.
             let Ok(mut watcher) = terminals.subscribe(&terminal).await else { return };
             drop(terminals);

@@ -167,7 +167,7 @@ impl ActionRunner {
                 return context.inbox.push(ChatEvent::TurnEnded(Err("no session is open".to_owned())));
             };
             let (launcher, prompted_session) = (context.launcher.clone(), session.clone());
-            let task = tokio::task::spawn_blocking(move || {
+            let task = bowline_task::spawn_blocking(move || {
                 launcher.remember_session(&prompted_session);
                 prompt::build_prompt(
                     &[prompt::PromptPart::Typed(text)],
@@ -196,7 +196,7 @@ impl ActionRunner {
             let turn = result.as_ref().ok().map(|result| result.turn);
             let result = result.map(|result| result.stop_reason).map_err(|error| error.to_string());
             let (files, workspace) = (session.files().clone(), context.launcher.host.workspace().clone());
-            let summary = tokio::task::spawn_blocking(move || describe_turn(&workspace, files.id(), turn?));
+            let summary = bowline_task::spawn_blocking(move || describe_turn(&workspace, files.id(), turn?));
             let summary = summary.await.ok().flatten();
             // The last changes, such as cancelled tool calls, were not reported as updates.
             context.inbox.push(ChatEvent::SessionUpdated(session.id().clone(), session.snapshot()));
@@ -291,7 +291,7 @@ impl ActionRunner {
 
     fn spawn_blocking(&mut self, work: impl FnOnce() -> ChatEvent + Send + 'static) {
         self.spawn(|context| async move {
-            match tokio::task::spawn_blocking(work).await {
+            match bowline_task::spawn_blocking(work).await {
                 Ok(event) => context.inbox.push(event),
                 Err(error) => context.inbox.push(ChatEvent::Note(NoteLevel::Error, error.to_string())),
             }
@@ -488,7 +488,7 @@ impl TaskContext {
     /// Reports the exit of the agent, with its last output.
     fn watch_agent(&self, connection: &Connection, generation: u64) {
         let (agent, inbox, agent_slot) = (connection.agent().clone(), self.inbox.clone(), self.agent.clone());
-        tokio::spawn(async move {
+        bowline_task::spawn(async move {
             agent.caller().closed().await;
             let mut slot = agent_slot.lock().await;
             // A deliberate end takes the agent from the slot first, and may have started another.

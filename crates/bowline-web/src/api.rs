@@ -214,7 +214,7 @@ impl Web {
 async fn run_blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, ApiError> + Send + 'static,
 ) -> Result<T, ApiError> {
-    tokio::task::spawn_blocking(work).await.map_err(ApiError::failed)?
+    bowline_task::spawn_blocking(work).await.map_err(ApiError::failed)?
 }
 
 /// The parameters of a request's address.

@@ -13,10 +13,10 @@ use bowline_protocol::file_extension::{
 };
 use bowline_protocol::rpc_error::RpcError;
 use bowline_storage::clock::format_iso8601;
+use bowline_task::spawn_blocking;
 use bowline_text::lines::LineWindow;
 use bowline_text::time::Timestamp;
 use tokio::sync::Semaphore;
-use tokio::task::spawn_blocking;
 
 use crate::BoxFuture;
 use crate::error::FilesError;

@@ -317,7 +317,7 @@ impl LocalTerminals {
             started,
         );
         let registry = Arc::downgrade(&self.registry);
-        tokio::spawn(async move {
+        bowline_task::spawn(async move {
             let shown = terminal.run(received).await;
             if let (Some(registry), Some((id, shown))) = (registry.upgrade(), shown) {
                 registry.store_released(id, shown);

@@ -38,7 +38,7 @@ pub(super) async fn authenticate(resources: &AgentResources, method: &AuthMethod
     match &*method.0 {
         API_KEY | LOGIN => {
             let keys = resources.keys.clone();
-            let result = tokio::task::spawn_blocking(move || (keys.providers(), keys.problem())).await;
+            let result = bowline_task::spawn_blocking(move || (keys.providers(), keys.problem())).await;
             let (providers, problem) =
                 result.map_err(|error| RpcError::Internal { reason: error.to_string() })?;
             // Some editors always log in by key, even if the user chose a model that needs none.
@@ -75,7 +75,7 @@ pub(super) async fn logout(resources: &AgentResources) -> Result<(), RpcError> {
     let keys = resources.keys.clone();
     let forget =
         move || Provider::ALL.iter().try_for_each(|provider| keys.remove_stored_key(*provider).map(drop));
-    let removed = tokio::task::spawn_blocking(forget).await;
+    let removed = bowline_task::spawn_blocking(forget).await;
     let removed = removed.map_err(|error| RpcError::Internal { reason: error.to_string() })?;
     removed.map_err(|error| RpcError::Internal { reason: error.to_string() })
 }

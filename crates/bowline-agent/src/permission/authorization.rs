@@ -4,8 +4,8 @@ use std::time::Instant;
 
 use bowline_access::approvals::Approvals;
 use bowline_policy::audit::{AuditDecision, AuditEntry, AuditSubject, DecisionSource};
+use bowline_task::spawn_blocking;
 use bowline_text::hash::ContentHash;
-use tokio::task::spawn_blocking;
 
 use super::{Denial, Permissions};
 use bowline_storage::clock::now;

@@ -11,13 +11,13 @@ use bowline_protocol::file_extension::{
     WriteFileResponse,
 };
 use bowline_protocol::rpc_error::RpcError;
+use bowline_task::spawn_blocking;
 use bowline_wire::CallError;
 use bowline_workspace::error::FilesError;
 use bowline_workspace::files::Requester;
 use bowline_workspace::workspace::{
     BatchAgreement, BatchEditError, BatchPreview, FileEditError, OperationOutcome, WorkspaceSession,
 };
-use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
 use super::client::ClientFiles;

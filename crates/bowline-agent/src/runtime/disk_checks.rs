@@ -4,9 +4,9 @@ use std::collections::{HashSet, VecDeque};
 use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
+use bowline_task::spawn_blocking;
 use bowline_text::unsaved_text::is_equivalent_text;
 use bowline_workspace::disk_snapshot::{DiskSnapshot, take_disk_snapshot};
-use tokio::task::spawn_blocking;
 
 use super::SessionRuntime;
 use super::disk_comparison::{

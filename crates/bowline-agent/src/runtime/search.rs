@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use bowline_policy::paths::Access;
 use bowline_protocol::rpc_error::RpcError;
+use bowline_task::spawn_blocking;
 use bowline_text::lines::LineWindow;
 use bowline_workspace::error::FilesError;
 use bowline_workspace::list::{self, ListOptions, Listing};
@@ -14,7 +15,6 @@ use bowline_workspace::roots::Roots;
 use bowline_workspace::search::{self, SearchQuery, SearchResult, UnsavedTexts};
 use bowline_workspace::walker::EntryKind;
 use futures_util::{StreamExt as _, stream};
-use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
 use super::{Backend, RuntimeError, SessionRuntime};

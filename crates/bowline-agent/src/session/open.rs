@@ -10,10 +10,10 @@ use bowline_mcp::client::{self as mcp, McpOverAcp, McpServers, ServerSpec, Serve
 use bowline_protocol::capabilities::ClientMethod;
 use bowline_protocol::rpc_error::RpcError;
 use bowline_protocol::schema::v1::{McpServer, SessionId, SessionUpdate};
+use bowline_task::spawn_blocking;
 use bowline_wire::ClientHandle;
 use bowline_wire::service::CancelSignal;
 use tokio::sync::Semaphore;
-use tokio::task::spawn_blocking;
 
 use super::mcp_servers::SessionMcpSource;
 use super::unavailable_model::UnavailableModel;

@@ -11,8 +11,8 @@ use std::sync::{Arc, PoisonError};
 
 use bowline_protocol::schema::v1::SessionId;
 use bowline_storage::FileError;
+use bowline_task::spawn_blocking;
 use tokio::sync::Mutex;
-use tokio::task::spawn_blocking;
 
 use super::claim::SessionClaim;
 use super::database::{DATABASE_FILE, NoticeQueue, SessionDatabase};

@@ -10,13 +10,13 @@ use bowline_protocol::builders;
 use bowline_protocol::rpc_error::RpcError;
 use bowline_protocol::schema::v1::{ToolCallUpdateFields, ToolKind};
 use bowline_protocol::terminal::{self, CommandExit};
+use bowline_task::spawn_blocking;
 use bowline_text::display;
 use bowline_tools::tools::describe::hidden_character_warning;
 use bowline_tools::tools::input::ToolInputFields;
 use bowline_tools::tools::output as shown;
 use bowline_workspace::terminals::{CommandRequest, resolve_command};
 use serde_json::json;
-use tokio::task::spawn_blocking;
 use tokio::time::{interval, timeout};
 
 mod command_line;

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use bowline_conversation::slash_command::UndoTarget;
 use bowline_history::undo::{ChangeOwner, ChangeSelection};
 use bowline_protocol::rpc_error::RpcError;
+use bowline_task::spawn_blocking;
 use bowline_tools::tools::view::text_version;
 use bowline_workspace::workspace::UndoOutcome;
-use tokio::task::spawn_blocking;
 
 use super::Toolbox;
 use crate::runtime::Backend;

@@ -118,7 +118,7 @@ fn report_default_model(
 /// Checks whether a server is reachable.
 async fn check_server(section: &mut ReportSection, provider: Provider, url: &str) {
     let (target, shown) = (url.to_owned(), redact_url(url));
-    let result = tokio::task::spawn_blocking(move || probe_server(&target, provider)).await;
+    let result = bowline_task::spawn_blocking(move || probe_server(&target, provider)).await;
     let result = result.unwrap_or_else(|error| Err(std::io::Error::other(error)));
     let name = provider.id();
     match result {

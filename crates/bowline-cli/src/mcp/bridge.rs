@@ -25,7 +25,7 @@ pub(crate) async fn run(arguments: McpBridgeArguments) -> Result<ExitCode, CliEr
         result.with_context(|| format!("cannot reach the proxy at {shown}: is it still running?"))?;
     let (mut from_proxy, mut to_proxy) = stream.into_split();
     let (mut stdin, mut stdout) = bowline_wire::standard_streams();
-    let up = tokio::spawn(async move {
+    let up = bowline_task::spawn(async move {
         copy(&mut stdin, &mut to_proxy).await.map_or_else(drop, drop);
         // The proxy answers the requests it has read, and then closes its end.
         to_proxy.shutdown().await.unwrap_or_default();

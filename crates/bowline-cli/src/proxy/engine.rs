@@ -118,7 +118,7 @@ impl LocalEngine {
         settings.additional_roots =
             additional_directories.iter().map(|path| RootSpec::writable(path.to_string_lossy())).collect();
         let (cwd, permissions) = (cwd.to_owned(), self.inner.permissions.clone());
-        let opened = tokio::task::spawn_blocking(move || {
+        let opened = bowline_task::spawn_blocking(move || {
             let project = cwd.canonicalize().context("the session's directory cannot be used")?;
             Host::open(&project, &paths, permissions, settings).map_err(|error: HostError| error.into())
         });

@@ -76,7 +76,7 @@ impl LocalEngineSession {
     /// Starts the initial scan, so that the first turn need not wait for it.
     pub(super) fn start_scan(&self) {
         let session = self.session.clone();
-        tokio::spawn(async move {
+        bowline_task::spawn(async move {
             if let Err(error) = session.run_initial_scan().await {
                 log_to_stderr(&error.to_string());
             }
@@ -130,7 +130,7 @@ fn owner_lookup(owners: ChangeAttribution) -> impl Fn(&str) -> Option<String> + 
 /// Returns a file's content on disk; `None` if the file does not exist.
 async fn read_from_disk(session: &LocalSession, path: &str) -> Result<Option<String>, RpcError> {
     let (files, path) = (session.files().clone(), path.to_owned());
-    let read = tokio::task::spawn_blocking(move || files.read(&path, LineWindow::default())).await;
+    let read = bowline_task::spawn_blocking(move || files.read(&path, LineWindow::default())).await;
     let read = read.map_err(|error| RpcError::Internal { reason: error.to_string() })?;
     match read.map_err(RpcError::from) {
         Ok(read) => Ok(Some(read.text.as_str().to_owned())),
@@ -276,7 +276,7 @@ impl EngineSession for LocalEngineSession {
             let (undo_files, undo_selection, undo_origin) =
                 (files.clone(), selection.clone(), origin.clone());
             let result =
-                tokio::task::spawn_blocking(move || undo_files.undo(&undo_selection, &undo_origin)).await;
+                bowline_task::spawn_blocking(move || undo_files.undo(&undo_selection, &undo_origin)).await;
             if let Ok(Err(error)) = &result {
                 log_to_stderr(&format!(
                     "a change stays as the agent made it, and is not sent through the editor: {error}"
@@ -286,7 +286,7 @@ impl EngineSession for LocalEngineSession {
             let redo: RedoChange = Box::new(move |reason| {
                 Box::pin(async move {
                     let _permit = permit;
-                    let redone = tokio::task::spawn_blocking(move || files.redo(&selection, &origin)).await;
+                    let redone = bowline_task::spawn_blocking(move || files.redo(&selection, &origin)).await;
                     match redone {
                         Ok(Err(error)) => log_to_stderr(&format!(
                             "what the agent wrote to {path} did not go through the editor: {reason}. It is in the journal \
@@ -371,7 +371,7 @@ impl EngineSession for LocalEngineSession {
         let workspace = self.workspace.clone();
         Box::pin(async move {
             let result =
-                tokio::task::spawn_blocking(move || workspace.share_diagnostics(&path, diagnostics)).await;
+                bowline_task::spawn_blocking(move || workspace.share_diagnostics(&path, diagnostics)).await;
             // Editors also have files open that do not belong to this project.
             result.map_or_else(drop, drop);
         })

@@ -52,7 +52,7 @@ impl SocketDir {
     /// Returns a directory that is not created yet, and starts to remove stale ones. Must be called within a runtime.
     pub(super) fn new_in(base: PathBuf) -> Self {
         let directory = base.clone();
-        tokio::task::spawn_blocking(move || remove_stale_dirs(&directory));
+        bowline_task::spawn_blocking(move || remove_stale_dirs(&directory));
         Self { base, created: Arc::default() }
     }
 

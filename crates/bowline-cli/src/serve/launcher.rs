@@ -124,11 +124,11 @@ impl AgentLauncher for ProgramLauncher {
             let (mut process, ProgramStreams { stdio, stderr }, writer) =
                 started.map_err(|error| format!("cannot start the agent: {error}"))?;
             tracing::info!(principal = name, "started an agent");
-            tokio::spawn(log_lines(name, stderr));
+            bowline_task::spawn(log_lines(name, stderr));
             // The process ends when the server drops its handle, or by itself.
             let (dropped, is_dropped) = oneshot::channel::<()>();
             let (ended, end) = oneshot::channel();
-            tokio::spawn(async move {
+            bowline_task::spawn(async move {
                 tokio::select! {
                     exit = process.wait() => drop(ended.send(describe(exit))),
                     _ = is_dropped => {}

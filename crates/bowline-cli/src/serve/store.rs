@@ -159,7 +159,7 @@ pub(crate) struct OpenedStore {
 
 /// Opens a directory as the store of a server.
 pub(crate) async fn open_directory(directory: PathBuf) -> Result<OpenedStore, CliError> {
-    let opened = tokio::task::spawn_blocking(move || {
+    let opened = bowline_task::spawn_blocking(move || {
         let store = Arc::new(SqliteServerStore::open_for_server(&directory)?);
         let cookie_key = CookieKey::load(&directory)?;
         anyhow::Ok(OpenedStore { store, cookie_key, session_database: None })

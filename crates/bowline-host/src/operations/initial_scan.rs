@@ -8,11 +8,11 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use bowline_task::spawn_blocking;
 use bowline_text::display::quote;
 use bowline_workspace::error::FilesError;
 use bowline_workspace::observer::{ObserverOptions, PROGRESS_EVERY};
 use bowline_workspace::workspace::{ObserveStartReport, WatchMode};
-use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
 use crate::error::HostError;
@@ -73,7 +73,7 @@ pub(crate) fn start(shared: &Arc<HostInner>) {
         workspace.start_observing(ObserverOptions::default(), WatchMode::IfPossible, &mut progress)
     });
     let host = Arc::downgrade(shared);
-    tokio::spawn(async move {
+    bowline_task::spawn(async move {
         let result = scan.await;
         let Some(shared) = host.upgrade() else { return };
         shared.front_end.show_progress(ACTIVITY, None);

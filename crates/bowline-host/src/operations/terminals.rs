@@ -122,7 +122,7 @@ pub(crate) async fn start(
             let exit = session.terminals.wait_detached(&id);
             let completion = CommandCompletion::new(&session, id.clone(), &command, &mut audited);
             let scan_guard = session.pending_scans.add(id.clone());
-            tokio::spawn(async move {
+            bowline_task::spawn(async move {
                 // Variables drop in reverse order: a caller woken by the end of the scan finds the command no longer
                 // counted.
                 let (_scan_guard, _running) = (scan_guard, running);

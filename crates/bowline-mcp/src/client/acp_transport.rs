@@ -212,7 +212,7 @@ impl Transport<RoleClient> for AcpTransport {
                 let (mcp_over_acp, server, sender) =
                     (self.mcp_over_acp.clone(), self.server.clone(), self.arrives.clone());
                 self.pending.retain(|_, task| !task.is_finished());
-                let task = tokio::spawn({
+                let task = bowline_task::spawn({
                     let id = id.clone();
                     async move {
                         let answer = mcp_over_acp.send_request(server, (id, request), sender.clone()).await;

@@ -83,7 +83,7 @@ impl ServerConnection {
         let transport = match spec {
             TransportSpec::Stdio { .. } => {
                 let (program, ProgramStreams { stdio, stderr }) = start_process(spec, settings).await?;
-                tokio::spawn(drain_stderr(stderr, Arc::clone(output)));
+                bowline_task::spawn(drain_stderr(stderr, Arc::clone(output)));
                 process = Some(ServerProcess { companion: program, exit: None });
                 ServerTransport::Stdio(StdioTransport::new(stdio, Arc::clone(output)))
             }
@@ -275,7 +275,7 @@ async fn http_client(
     let settings = settings.http.clone();
     let scheme = if url.scheme() == "http" { http::HttpScheme::Http } else { http::HttpScheme::Https };
     // Blocking, because the system's certificates are read from disk.
-    let built = tokio::task::spawn_blocking(move || http::build_client(&settings, scheme)).await;
+    let built = bowline_task::spawn_blocking(move || http::build_client(&settings, scheme)).await;
     match built {
         Ok(Ok(client)) => Ok(client),
         Ok(Err(error)) => Err(ConnectError::permanent(format_error_chain(&error))),

@@ -150,7 +150,14 @@ impl McpServers {
                 stop: stopped.clone(),
                 restart: Arc::clone(&restart),
             };
-            ServerEntry { name, tool_prefix, snapshot, output, restart, task: tokio::spawn(owner.run()) }
+            ServerEntry {
+                name,
+                tool_prefix,
+                snapshot,
+                output,
+                restart,
+                task: bowline_task::spawn(owner.run()),
+            }
         };
         let entries = specs.by_ref().take(MAX_SERVERS).map(connect).collect();
         let too_many = format!("there are more than {MAX_SERVERS} servers");

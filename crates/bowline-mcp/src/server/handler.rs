@@ -90,7 +90,7 @@ impl SessionHandler {
         let session = Arc::new(McpSession::new(backend, self.server.options.clone()));
         self.open_sessions.add(&session);
         if let Some(resources) = session.backend.resources() {
-            tokio::spawn(forward_resource_events(
+            bowline_task::spawn(forward_resource_events(
                 Arc::downgrade(&session),
                 resources.subscribe(),
                 peer.clone(),

@@ -145,7 +145,7 @@ impl HttpServer {
             resume_count: Arc::default(),
         });
         let stop = end.clone();
-        let task = tokio::spawn(async move {
+        let task = bowline_task::spawn(async move {
             accept_connections(service, listener, &stop).await;
             close.await;
         });

@@ -54,7 +54,7 @@ impl<F: FileBackend> WorkspaceResources<F> {
     async fn changes(&self) -> Result<String, String> {
         let (workspace, owner) = (self.workspace.clone(), ChangeOwner::Session(self.session.clone()));
         let selection = ChangeSelection { owner, ..ChangeSelection::default() };
-        let diff = tokio::task::spawn_blocking(move || workspace.diff(&selection)).await;
+        let diff = bowline_task::spawn_blocking(move || workspace.diff(&selection)).await;
         diff.map_err(|error| error.to_string())?.map_err(|error| error.to_string())
     }
 

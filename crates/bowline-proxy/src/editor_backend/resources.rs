@@ -22,7 +22,7 @@ impl EngineResources {
     /// Returns the resources of a session. Must be called within a runtime.
     pub(crate) fn new(session: BackendSession) -> Self {
         let events = broadcast::Sender::new(MAX_EVENTS);
-        let forwarder = tokio::spawn(forward_events(session.clone(), events.clone()));
+        let forwarder = bowline_task::spawn(forward_events(session.clone(), events.clone()));
         Self { session, events, forwarder }
     }
 }

@@ -24,7 +24,7 @@ impl SessionContext {
             std::mem::replace(&mut queue.is_forwarding, true)
         });
         if !was_forwarding {
-            tokio::spawn(forward_queued(self.clone()));
+            bowline_task::spawn(forward_queued(self.clone()));
         }
     }
 

@@ -62,7 +62,7 @@ impl OutputFollower {
                 terminal: id.clone(),
                 updates: self.updates.clone(),
             };
-            tokio::spawn(target.follow(permit));
+            bowline_task::spawn(target.follow(permit));
         }
     }
 }

@@ -35,7 +35,7 @@ pub(super) fn spawn_scanner(
     routes: Option<CallerSlot>,
 ) -> mpsc::Sender<ScanJob> {
     let (jobs, waiting) = mpsc::channel(MAX_JOBS);
-    tokio::spawn(run_scanner(session, updates, routes, waiting));
+    bowline_task::spawn(run_scanner(session, updates, routes, waiting));
     jobs
 }
 

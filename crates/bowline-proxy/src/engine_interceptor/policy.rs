@@ -112,7 +112,7 @@ impl EngineInterceptor {
         // Polled once here, so that it takes effect before the editor's next message: answers to the turn's questions
         // are then late.
         if cancelling.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending() {
-            tokio::spawn(cancelling);
+            bowline_task::spawn(cancelling);
         }
     }
 

@@ -125,10 +125,10 @@ pub async fn serve(
         let stopped = stopped.clone();
         match tls.clone() {
             None => {
-                tokio::spawn(serve_stream(stream, router, stopped, slot));
+                bowline_task::spawn(serve_stream(stream, router, stopped, slot));
             }
             Some(tls) => {
-                tokio::spawn(async move {
+                bowline_task::spawn(async move {
                     match tokio::time::timeout(HEADER_TIMEOUT, tls.accept(stream)).await {
                         Ok(Ok(stream)) => serve_stream(stream, router, stopped, slot).await,
                         Ok(Err(error)) => tracing::debug!(%error, %address, "a TLS handshake failed"),

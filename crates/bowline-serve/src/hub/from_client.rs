@@ -79,20 +79,22 @@ impl Hub {
             ("session/new", Some(id), _) => {
                 let (id, hub, connection) = (id.clone(), Arc::clone(self), connection.clone());
                 drop(state);
-                tokio::spawn(async move { open::new_session(hub, connection, id, message, None).await });
+                bowline_task::spawn(
+                    async move { open::new_session(hub, connection, id, message, None).await },
+                );
             }
             ("session/list", Some(id), _) => {
                 let (id, hub, connection) = (id.clone(), Arc::clone(self), connection.clone());
                 drop(state);
-                tokio::spawn(async move { open::list_sessions(hub, connection, id, message).await });
+                bowline_task::spawn(async move { open::list_sessions(hub, connection, id, message).await });
             }
             ("session/delete", Some(id), Some(session)) => {
                 let session: SessionId = session.as_ref().into();
                 let (id, hub, connection) = (id.clone(), Arc::clone(self), connection.clone());
                 drop(state);
-                tokio::spawn(
-                    async move { open::delete_session(hub, connection, id, session, message).await },
-                );
+                bowline_task::spawn(async move {
+                    open::delete_session(hub, connection, id, session, message).await
+                });
             }
             (_, id, None) if method.starts_with("session/") => {
                 if let Some(id) = id {
@@ -114,7 +116,7 @@ impl Hub {
                 let hub = Arc::clone(self);
                 let connection = connection.clone();
                 drop(state);
-                tokio::spawn(async move { hub.forward_for_connection(connection, message).await });
+                bowline_task::spawn(async move { hub.forward_for_connection(connection, message).await });
             }
         }
         Ok(())
@@ -163,7 +165,7 @@ impl Hub {
         state.sessions.insert(session.clone(), Session::opening(waiting));
         let opening: BoxFuture<'static, ()> =
             Box::pin(open::open_session(Arc::clone(self), connection.clone(), session.clone()));
-        tokio::spawn(opening);
+        bowline_task::spawn(opening);
     }
 
     /// Begins to open a session for the clients of these messages, if there are any.
@@ -221,9 +223,9 @@ impl Hub {
                 if state.workers.get(&worker).is_some_and(|worker| worker.session_capability("fork")) {
                     let (hub, connection) = (Arc::clone(self), connection.clone());
                     let (parent, message) = (Some((session.clone(), worker)), message.clone());
-                    tokio::spawn(
-                        async move { open::new_session(hub, connection, id, message, parent).await },
-                    );
+                    bowline_task::spawn(async move {
+                        open::new_session(hub, connection, id, message, parent).await
+                    });
                 } else {
                     let error =
                         message::error(&id, message::METHOD_NOT_FOUND, "this agent does not fork sessions");
@@ -357,7 +359,7 @@ impl Hub {
         worker.sessions.remove(session);
         // Until the agent has closed it, no other server may open it, and messages about it wait.
         state.sessions.insert(session.clone(), Session::opening(Vec::new()));
-        tokio::spawn(open::release_when_closed(Arc::clone(self), session.clone(), generation, closed));
+        bowline_task::spawn(open::release_when_closed(Arc::clone(self), session.clone(), generation, closed));
     }
 
     /// Forwards a message about a session to its agent.

@@ -287,7 +287,7 @@ async fn try_new_session(
     let params = &mut message["params"];
     let requested = params["cwd"].as_str().unwrap_or_default().to_owned();
     let roots = hub.options.roots.clone();
-    let checked = tokio::task::spawn_blocking(move || message::check_directory(&requested, &roots)).await;
+    let checked = bowline_task::spawn_blocking(move || message::check_directory(&requested, &roots)).await;
     let cwd = checked
         .map_err(|_| (message::INTERNAL, "the server is stopping".to_owned()))?
         .map_err(|error| (message::INVALID_PARAMS, error.to_string()))?;

@@ -238,7 +238,7 @@ fn receive_from_server(hub: &Arc<Hub>, message: ServerMessage, receipt: InboxRec
             let hub = Arc::clone(hub);
             let message = message.clone();
             drop(state);
-            tokio::spawn(async move {
+            bowline_task::spawn(async move {
                 open::delete_session(hub, connection, id, session, message).await;
                 drop(receipt);
             });
@@ -310,7 +310,7 @@ async fn try_take_over(
     for waiting in store.waiting_sessions().await? {
         let (cwd, roots) = (waiting.cwd.to_string_lossy().into_owned(), hub.options.roots.clone());
         let checked =
-            tokio::task::spawn_blocking(move || message::check_directory(&cwd, &roots).is_ok()).await;
+            bowline_task::spawn_blocking(move || message::check_directory(&cwd, &roots).is_ok()).await;
         if !checked.unwrap_or(false) {
             // Another server has its directory.
             continue;
@@ -380,7 +380,7 @@ pub(super) fn forward_to_waiting(
         let why = "too many answers wait for the database".to_owned();
         return Err(ReceiveError::Overloaded(why));
     };
-    tokio::spawn(async move {
+    bowline_task::spawn(async move {
         let Some(store) = hub.store.shared() else { return };
         let (deadline, mut pause) = (Instant::now() + hub.options.question_timeout, FIRST_RETRY);
         loop {

@@ -192,7 +192,7 @@ impl Hub {
             state.workers.insert(id, Worker::new(key.clone(), Arc::clone(&input)));
             id
         };
-        tokio::spawn(Arc::clone(self).serve_worker(id, input, streams));
+        bowline_task::spawn(Arc::clone(self).serve_worker(id, input, streams));
         let mut params = initialize.clone();
         if let Some(params) = params.as_object_mut() {
             // An extension between the client and this server.

@@ -386,7 +386,7 @@ mod tests {
     #[tokio::test]
     async fn lines_are_split_wherever_reads_end() {
         let (mut theirs, ours) = tokio::io::duplex(7);
-        let write = tokio::spawn(async move {
+        let write = bowline_task::spawn(async move {
             theirs
                 .write_all(b"{\"a\":1}\n\r\n\n{\"long\":\"abcdefghij\"}\r\nx\nrest without an end")
                 .await

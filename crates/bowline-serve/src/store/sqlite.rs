@@ -12,10 +12,10 @@ use bowline_storage::{
     Database, DatabaseFile, DatabaseKind, Durability, FileLock, LockMode, NewerFormatPolicy, StorageError,
     TransactionError,
 };
+use bowline_task::spawn_blocking;
 use bowline_text::time::Timestamp;
 use bytes::Bytes;
 use rusqlite::{Connection, OptionalExtension as _, Row, params};
-use tokio::task::spawn_blocking;
 
 use super::{
     AcquiredSession, Acquisition, MAX_PAGE_SIZE, MAX_SESSION_BYTES, Mutation, ServerStore, SessionQuery,

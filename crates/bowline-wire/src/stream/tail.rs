@@ -28,7 +28,7 @@ impl StreamTail {
     /// Panics outside of a tokio runtime.
     pub fn spawn(stream: impl AsyncRead + Unpin + Send + 'static) -> Self {
         let tail = Arc::default();
-        let reading = tokio::spawn(read_tail(stream, Arc::clone(&tail)));
+        let reading = bowline_task::spawn(read_tail(stream, Arc::clone(&tail)));
         Self { tail, read_task: reading }
     }
 

@@ -206,7 +206,7 @@ impl SupervisorPool {
             _ => return Some(process),
         }
         let (pool, patience) = (Arc::downgrade(self), self.idle_timeout);
-        tokio::spawn(async move {
+        bowline_task::spawn(async move {
             sleep(patience).await;
             let expired = pool.upgrade().map(|pool| pool.take_expired()).unwrap_or_default();
             for process in expired {

@@ -8,10 +8,11 @@ use std::time::Duration;
 
 use bowline_protocol::schema::v1::TerminalId;
 use bowline_protocol::terminal::{CommandExit, TerminalOutput, signal_name};
+use bowline_task::spawn_blocking;
 use rustix::process::{Pid, Signal};
 use tokio::net::unix::pipe;
 use tokio::sync::{broadcast, mpsc, oneshot, watch};
-use tokio::task::{spawn_blocking, yield_now};
+use tokio::task::yield_now;
 use tokio::time::{Instant, sleep_until, timeout};
 
 use super::output_subscription::{MAX_BUFFERED_CHUNKS, OutputChunk, OutputSubscription};

@@ -180,7 +180,7 @@ impl CommandRegistry {
     async fn abandon(&self, command: RegisteredCommand) {
         let RegisteredCommand { terminals, terminal, creation, .. } = command;
         if let Some(terminal) = terminal {
-            let cleanup = tokio::spawn(async move { kill_and_release(&terminals, &terminal).await });
+            let cleanup = bowline_task::spawn(async move { kill_and_release(&terminals, &terminal).await });
             timeout(STEP_TIMEOUT, cleanup).await.ok();
         } else if let Some(TerminalCreation { task, .. }) = creation {
             let mut state = self.state();

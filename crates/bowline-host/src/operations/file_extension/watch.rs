@@ -144,7 +144,7 @@ impl SessionWatches {
         let (requests, received) = mpsc::channel(MAX_QUEUED_REQUESTS);
         let watch_task =
             WatchTask { session: Arc::downgrade(session), session_id: session.id.clone(), sender };
-        let handle = tokio::spawn(watch_task.run(watches, signal, received, session.ended()));
+        let handle = bowline_task::spawn(watch_task.run(watches, signal, received, session.ended()));
         *task = Some(WatchTaskHandle { requests: requests.clone(), task: handle });
         Ok(requests)
     }
