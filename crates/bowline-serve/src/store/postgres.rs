@@ -6,7 +6,7 @@
 //!
 //! Notifications only say where to look; everything is read from tables ([`PostgresListener`]).
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -19,8 +19,8 @@ use tokio_postgres::Row;
 use tokio_postgres::types::Type;
 
 use super::{
-    AcquiredSession, Acquisition, MAX_PAGE_SIZE, MAX_SESSION_BYTES, Mutation, ServerStore, SessionQuery,
-    StoreError, StoreFuture, StoredSession,
+    AcquiredSession, Acquisition, MAX_PAGE_SIZE, MAX_SESSION_BYTES, Mutation, ServerStore, SessionChange,
+    SessionQuery, StoreError, StoreFuture, StoredSession,
 };
 use crate::event::{Event, SessionId, decode_run, encode_run};
 use crate::token::{Role, StoredToken, random_hex};
@@ -180,17 +180,32 @@ impl PostgresServerStore {
         let mut lost = Vec::new();
         let mut changed = Vec::new();
         let mut runs = EventRuns::default();
+        let mut updates = SessionUpdates::default();
         for mutation in mutations {
-            if !runs.can_take(&mutation) {
+            // Those of many sessions are made together. Appending to a session and changing its row can change places.
+            let (ends_runs, ends_updates) = match &mutation {
+                Mutation::Append { session, .. } => (runs.known.contains(session), false),
+                Mutation::Update { session, generation, .. } => {
+                    (false, !updates.can_take(session, *generation))
+                }
+                _ => (true, true),
+            };
+            if ends_runs {
                 std::mem::take(&mut runs).append(transaction, &mut lost, &mut changed).await?;
             }
+            if ends_updates {
+                std::mem::take(&mut updates).apply(transaction, &mut lost).await?;
+            }
             match mutation {
-                Mutation::Append { session, .. } if lost.contains(&session) => {}
+                Mutation::Append { session, .. } | Mutation::Update { session, .. }
+                    if lost.contains(&session) => {}
                 Mutation::Append { session, generation, events } => runs.add(session, generation, &events),
+                Mutation::Update { session, generation, change } => updates.add(session, generation, change),
                 other => apply(transaction, &server, other, &mut lost, &mut changed).await?,
             }
         }
         runs.append(transaction, &mut lost, &mut changed).await?;
+        updates.apply(transaction, &mut lost).await?;
         if !changed.is_empty() {
             changed.sort_unstable();
             changed.dedup();
@@ -382,32 +397,7 @@ async fn apply(
             }
         }
         // Those of many sessions are made together.
-        Mutation::Append { .. } => {}
-        Mutation::Update { session, generation, change } => {
-            if lost.contains(&session) {
-                return Ok(());
-            }
-            let sql = format!(
-                "UPDATE sessions SET title = coalesce($1, title), setup = coalesce($2, setup),
-                 pending = coalesce($3, pending), is_waiting = coalesce($4, is_waiting),
-                 updated_at = CASE WHEN $5 THEN {NOW_MS} ELSE updated_at END,
-                 archived_at = CASE WHEN $6 IS NULL THEN archived_at WHEN $6 THEN coalesce(archived_at, {NOW_MS}) END
-                 WHERE id = $7 AND ($8 IS NULL OR generation = $8)"
-            );
-            let parameters: &[Parameter<'_>] = &[
-                (&change.title.as_deref().map(clean), Type::TEXT),
-                (&change.setup.as_ref().map(ToString::to_string), Type::TEXT),
-                (&change.pending.as_ref().map(to_json), Type::TEXT),
-                (&change.pending.as_ref().map(|pending| !pending.is_empty()), Type::BOOL),
-                (&change.changes_session(), Type::BOOL),
-                (&change.archived, Type::BOOL),
-                (&clean(&session), Type::TEXT),
-                (&generation.map(to_sql), Type::INT8),
-            ];
-            if transaction.execute_typed(&sql, parameters).await? == 0 && generation.is_some() {
-                lost.push(session);
-            }
-        }
+        Mutation::Append { .. } | Mutation::Update { .. } => {}
         Mutation::Release { session, generation } => {
             let sql = "UPDATE sessions SET owner = NULL WHERE id = $1 AND generation = $2";
             let parameters: &[Parameter<'_>] =
@@ -480,11 +470,6 @@ struct EventRuns {
 }
 
 impl EventRuns {
-    /// Returns whether a change can be made together with these.
-    fn can_take(&self, mutation: &Mutation) -> bool {
-        matches!(mutation, Mutation::Append { session, .. } if !self.known.contains(session))
-    }
-
     fn add(&mut self, session: SessionId, generation: u64, events: &[Event]) {
         let (Some(first), Some(last)) = (events.first(), events.last()) else { return };
         self.known.insert(session.clone());
@@ -548,6 +533,85 @@ impl EventRuns {
             if appended.contains(&id) {
                 changed.push(session);
             } else {
+                lost.push(session);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Changes of sessions' rows, one for each session, which are made with one statement.
+#[derive(Default)]
+struct SessionUpdates(BTreeMap<SessionId, (Option<u64>, SessionChange)>);
+
+impl SessionUpdates {
+    /// Returns whether a change can be made together with these: it is the only one of its session, or made in the same
+    /// generation as the earlier one.
+    fn can_take(&self, session: &SessionId, generation: Option<u64>) -> bool {
+        self.0.get(session).is_none_or(|(earlier, _)| *earlier == generation)
+    }
+
+    fn add(&mut self, session: SessionId, generation: Option<u64>, change: SessionChange) {
+        let (_, earlier) = self.0.entry(session).or_insert_with(|| (generation, SessionChange::default()));
+        let SessionChange { title, setup, pending, archived } = change;
+        earlier.title = title.or(earlier.title.take());
+        earlier.setup = setup.or(earlier.setup.take());
+        earlier.pending = pending.or(earlier.pending.take());
+        earlier.archived = archived.or(earlier.archived);
+    }
+
+    /// Makes all changes, except those of sessions that are no longer this server's.
+    async fn apply(
+        self,
+        transaction: &Transaction<'_>,
+        lost: &mut Vec<SessionId>,
+    ) -> Result<(), tokio_postgres::Error> {
+        if self.0.is_empty() {
+            return Ok(());
+        }
+        let sql = format!(
+            "UPDATE sessions SET title = coalesce(new.title, sessions.title), setup = coalesce(new.setup, sessions.setup),
+             pending = coalesce(new.pending, sessions.pending),
+             is_waiting = coalesce(new.is_waiting, sessions.is_waiting),
+             updated_at = CASE WHEN new.changes_session THEN {NOW_MS} ELSE updated_at END,
+             archived_at = CASE WHEN new.archived IS NULL THEN archived_at
+                                WHEN new.archived THEN coalesce(archived_at, {NOW_MS}) END
+             FROM unnest($1, $2, $3, $4, $5, $6, $7, $8)
+               AS new(session, generation, title, setup, pending, is_waiting, changes_session, archived)
+             WHERE id = session AND (new.generation IS NULL OR sessions.generation = new.generation)
+             RETURNING id"
+        );
+        let ids: Vec<String> = self.0.keys().map(|session| clean(session)).collect();
+        let generations: Vec<Option<i64>> =
+            self.0.values().map(|(generation, _)| generation.map(to_sql)).collect();
+        let changes = || self.0.values().map(|(_, change)| change);
+        let titles: Vec<Option<String>> =
+            changes().map(|change| change.title.as_deref().map(clean)).collect();
+        let setups: Vec<Option<String>> =
+            changes().map(|change| change.setup.as_ref().map(ToString::to_string)).collect();
+        let pending: Vec<Option<String>> =
+            changes().map(|change| change.pending.as_ref().map(to_json)).collect();
+        let waiting: Vec<Option<bool>> =
+            changes().map(|change| change.pending.as_ref().map(|pending| !pending.is_empty())).collect();
+        let changing: Vec<bool> = changes().map(SessionChange::changes_session).collect();
+        let archived: Vec<Option<bool>> = changes().map(|change| change.archived).collect();
+        let parameters: &[Parameter<'_>] = &[
+            (&ids, Type::TEXT_ARRAY),
+            (&generations, Type::INT8_ARRAY),
+            (&titles, Type::TEXT_ARRAY),
+            (&setups, Type::TEXT_ARRAY),
+            (&pending, Type::TEXT_ARRAY),
+            (&waiting, Type::BOOL_ARRAY),
+            (&changing, Type::BOOL_ARRAY),
+            (&archived, Type::BOOL_ARRAY),
+        ];
+        let mut updated = HashSet::new();
+        for row in transaction.query_typed(&sql, parameters).await? {
+            updated.insert(row.try_get::<_, String>(0)?);
+        }
+        let is_lost = |generation: Option<u64>, id: &String| generation.is_some() && !updated.contains(id);
+        for ((session, (generation, _)), id) in self.0.into_iter().zip(&ids) {
+            if is_lost(generation, id) && !lost.contains(&session) {
                 lost.push(session);
             }
         }

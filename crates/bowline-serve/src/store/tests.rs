@@ -144,6 +144,49 @@ async fn a_commit_for_many_sessions_leaves_out_only_those_that_were_lost() {
 }
 
 #[tokio::test]
+async fn the_last_of_several_changes_in_a_commit_counts() {
+    with_each_store(|store| async move {
+        let sessions = ["a", "b", "c"];
+        store.commit(sessions.map(create).into()).await.unwrap();
+        assert_eq!(acquire(&*store, "c").await, Some((2, 0)));
+        let titled = |title: &str| SessionChange { title: Some(title.into()), ..SessionChange::default() };
+        let set = |setup: u32| SessionChange { setup: Some(json!(setup)), ..SessionChange::default() };
+        let archived = SessionChange { archived: Some(true), ..SessionChange::default() };
+        let changes = vec![
+            update("a", Some(1), titled("first")),
+            append("a", 1, 1..=1),
+            update("b", Some(1), set(1)),
+            update("c", Some(1), titled("late")),
+            update("a", Some(1), set(2)),
+            append("b", 1, 1..=1),
+            // Any server may make this one.
+            update("b", None, archived),
+            update("a", Some(1), titled("second")),
+            append("a", 1, 2..=2),
+            append("c", 1, 1..=1),
+        ];
+        assert_eq!(store.commit(changes).await.unwrap(), ["c".into()]);
+        let mut stored = Vec::new();
+        for id in sessions {
+            let found = store.session(&id.into()).await.unwrap().unwrap();
+            let numbers = numbers(&*store, id, 0, 1 << 20).await;
+            stored.push(format!(
+                "{id}: {:?} {} {} {numbers:?}",
+                found.title,
+                found.setup,
+                if found.archived_at.is_some() { "archived" } else { "listed" }
+            ));
+        }
+        expect_test::expect![[r#"
+            a: Some("second") 2 listed [1, 2]
+            b: None 1 archived [1]
+            c: None {"modes":null} listed []"#]]
+        .assert_eq(&stored.join("\n"));
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn a_server_that_lost_a_session_can_append_nothing() {
     with_each_store(|store| async move {
         store.commit(vec![create("s"), append("s", 1, 1..=2)]).await.unwrap();
