@@ -182,7 +182,8 @@ impl PostgresServerStore {
         let mut runs = EventRuns::default();
         let mut updates = SessionUpdates::default();
         for mutation in mutations {
-            // Those of many sessions are made together. Appending to a session and changing its row can change places.
+            // Those of many sessions are made together. Runs come first: a session that one of them shows to be lost is
+            // not changed any more.
             let (ends_runs, ends_updates) = match &mutation {
                 Mutation::Append { session, .. } => (runs.known.contains(session), false),
                 Mutation::Update { session, generation, .. } => {
@@ -190,7 +191,7 @@ impl PostgresServerStore {
                 }
                 _ => (true, true),
             };
-            if ends_runs {
+            if ends_runs || ends_updates {
                 std::mem::take(&mut runs).append(transaction, &mut lost, &mut changed).await?;
             }
             if ends_updates {
@@ -562,10 +563,11 @@ impl SessionUpdates {
 
     /// Makes all changes, except those of sessions that are no longer this server's.
     async fn apply(
-        self,
+        mut self,
         transaction: &Transaction<'_>,
         lost: &mut Vec<SessionId>,
     ) -> Result<(), tokio_postgres::Error> {
+        self.0.retain(|session, _| !lost.contains(session));
         if self.0.is_empty() {
             return Ok(());
         }
@@ -611,7 +613,7 @@ impl SessionUpdates {
         }
         let is_lost = |generation: Option<u64>, id: &String| generation.is_some() && !updated.contains(id);
         for ((session, (generation, _)), id) in self.0.into_iter().zip(&ids) {
-            if is_lost(generation, id) && !lost.contains(&session) {
+            if is_lost(generation, id) {
                 lost.push(session);
             }
         }

@@ -199,7 +199,9 @@ async fn a_server_that_lost_a_session_can_append_nothing() {
         assert_eq!(numbers(&*store, "s", 0, 1 << 20).await, [1, 2]);
         assert!(store.session(&"t".into()).await.unwrap().is_some());
         assert!(store.commit(vec![append("s", 2, 3..=3)]).await.unwrap().is_empty());
-        assert_eq!(store.commit(vec![append("s", 2, 5..=5)]).await.unwrap(), ["s".into()], "a gap");
+        let after_a_gap = vec![append("s", 2, 5..=5), update("s", Some(2), title())];
+        assert_eq!(store.commit(after_a_gap).await.unwrap(), ["s".into()], "a gap");
+        assert_eq!(store.session(&"s".into()).await.unwrap().unwrap().title, None, "nothing follows it");
         assert_eq!(store.acquire(&"unknown".into()).await.unwrap(), Acquisition::NotFound);
     })
     .await;
